@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from events.envelope import Header, Stored
+from events import subjects
+from events.envelope import Header, Stored, header_of
 
 if TYPE_CHECKING:
     from events.snapshots import Snapshots
@@ -129,3 +130,18 @@ class EventLog(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+async def first_role(log: EventLog) -> str:
+    """The role of whoever wrote first of what is left of the log; empty where nobody did. It tells a cluster's log from a
+    federation's, which are named alike.
+
+    What is nobody's commit says nothing of the log: JetStream puts its answers wherever a client's request says, on a
+    writer's subject, too. Raises LogError.
+    """
+    first, end = await log.bounds()
+    for sequence in range(first, end + 1):
+        stored = await log.at(sequence)
+        if stored is not None and (header := header_of(stored)) is not None:
+            return subjects.role_of(header.writer)
+    return ""

@@ -23,8 +23,8 @@ from events.envelope import MalformedCommit
 from events.homes import split
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
-from events.log import EventLog, LogError, Unavailable
-from events.subjects import FEDERATION, subject
+from events.log import EventLog, LogError, Unavailable, first_role
+from events.subjects import FEDERATION
 from services.console import roles
 from services.console.roles import FEDERATOR, Seat
 from services.health import Health
@@ -35,8 +35,6 @@ logger = logging.getLogger("muster")
 AUTO = "auto"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
-OF_CLUSTERS = ("ingest", "binder")
-"""Writers that every cluster's log has; the federator is the one writer of a federation's."""
 FOLLOWS_AS_STANDBY = ("planner", "binder")
 AGAIN_S = 1.0
 """The pause between two attempts to open the log at a start, while NATS does not answer."""
@@ -208,11 +206,13 @@ async def _opened(settings: Settings) -> JetStreamLog:
 
 
 async def _check_kind(role: str, log: EventLog) -> None:
-    """Clusters' and federations' logs are named alike; one that both wrote into is neither. Raises InvalidSetting."""
-    kind, others = ("cluster", OF_CLUSTERS) if role == FEDERATOR else ("federation", (FEDERATOR,))
-    theirs = log.cluster == FEDERATION and role != FEDERATOR
-    for other in others:
-        theirs = theirs or await log.last(subject(log.cluster, other)) is not None
+    """Clusters' and federations' logs are named alike; one with decisions of both would be neither. Raises
+    InvalidSetting."""
+    first = await first_role(log)
+    if role == FEDERATOR:
+        kind, theirs = "cluster", first not in ("", FEDERATOR)
+    else:
+        kind, theirs = "federation", first == FEDERATOR or log.cluster == FEDERATION
     if theirs:
         raise InvalidSetting(
             f"{log.cluster}: this is the log of a {kind}; expected another name (--cluster, or behind the URL)"

@@ -153,6 +153,8 @@ class Verifier:
         """By sequence, until it comes by."""
         self._said: dict[str, int] = {}
         """Writer → its last commit so far."""
+        self._last: dict[str, int] = {}
+        """Subject → the last message there so far, whoever's."""
         self._wanted: set[int] = set()
         """Places of which there was a snapshot."""
         self._digests: dict[int, str] = {}
@@ -201,6 +203,7 @@ class Verifier:
             reproduced = self._compare(stored, header) if self._is_decision(header) else None
             if header is not None:
                 self._said[header.writer] = stored.sequence
+                self._check_writer(stored, header)
             commit = self._fold(stored, header, reproduced)
             if self.blind:
                 return
@@ -208,6 +211,8 @@ class Verifier:
                 self._note(stored, commit)
                 if inert := self._checks.inert():
                     self._differ(stored, commit.header, inert)
+                self._check_bytes(stored, commit.header)
+            self._last[stored.subject] = stored.sequence
             yield from self._decide_again()
             if stored.sequence in self._wanted:
                 self._digests[stored.sequence] = yield from self._kind.form.digest_in_slices(self.state)
@@ -279,9 +284,11 @@ class Verifier:
 
     def _compare(self, stored: Stored, header: Header) -> list[Event] | None:
         """What the rules decide, where that is what the log says: equal bytes are equal events, and decoded already."""
-        report = self.report
+        report, own = self.report, self._said.get(header.writer, 0)
         if header.basis < report.start:
             report.before += 1
+            if own:
+                self._differ(stored, header, _behind(header, own))
             return None
         report.decided += 1
         if not self._has_rules(header.writer, header.rules):
@@ -289,8 +296,8 @@ class Verifier:
         again = self._again.pop(stored.sequence, None)
         if again is None:
             self._differ(stored, header, f"nothing can have been decided at its basis {header.basis}")
-        elif header.basis < (own := self._said.get(header.writer, 0)):
-            self._differ(stored, header, f"its basis {header.basis} lies before its writer's own commit {own}")
+        elif header.basis < own:
+            self._differ(stored, header, _behind(header, own))
         elif (header.rules, header.state) != (again.rules, again.state):
             in_force = f"in force at its basis were {again.rules} and {again.state}"
             self._differ(stored, header, f"it names rules {header.rules} and state {header.state}; {in_force}")
@@ -324,6 +331,14 @@ class Verifier:
 
     # ----------------------------------------------------------------------------------------------- intents and inputs
 
+    def _check_writer(self, stored: Stored, header: Header) -> None:
+        """No kind of log is verified by passing over the decisions of the other."""
+        role = subjects.role_of(header.writer)
+        if header.cause == "decide" and role not in self._kind.roles:
+            self._differ(
+                stored, header, f"a decision of a {role}, where {', '.join(sorted(self._kind.roles))} may write"
+            )
+
     def _note(self, stored: Stored, commit: Commit) -> None:
         """Remember intents; check that outcomes have theirs, and that inputs are nothing else."""
         cause = commit.header.cause
@@ -346,6 +361,19 @@ class Verifier:
                     what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
                     self._differ(stored, commit.header, what)
 
+    def _check_bytes(self, stored: Stored, header: Header) -> None:
+        """A commit's message id is made of its payload and of what stood before it on its subject: that was nothing, too,
+        where a retention had purged it. Of the first there in a purged log nobody knows. What differs already needs no
+        second word."""
+        if self.report.difference is not None and self.report.difference.sequence == stored.sequence:
+            return
+        before = self._last.get(stored.subject, 0)
+        if not before and self.report.start:
+            return
+        ids = (envelope.message_id(stored.subject, one, stored.payload) for one in (before, 0))
+        if stored.message_id not in ids:
+            self._differ(stored, header, "its bytes are not those that its message id was made of")
+
     def _check_snapshot(self, stored: Stored, header: Header, taken: ev.SnapshotTaken) -> None:
         if taken.state not in self._kind.form.folds or taken.sequence < self.report.start:
             return
@@ -361,3 +389,8 @@ class Verifier:
             self._checks.validate()
         except Violated as violated:
             self._unsound(f"at {self.state.sequence}: {violated}")
+
+
+def _behind(header: Header, own: int) -> str:
+    """Rule 3 of the design: a writer has read what it wrote."""
+    return f"its basis {header.basis} lies before its writer's own commit {own}"

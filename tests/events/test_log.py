@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from events import envelope, subjects
-from events.log import MAX_COMMIT_BYTES, Conflict, EventLog, Purged, TooLarge
+from events.log import MAX_COMMIT_BYTES, Conflict, EventLog, Purged, TooLarge, first_role
 from tests.events.writing import HEADER, append, collect, fill, number_of, payload, sequences
 
 
@@ -52,6 +52,17 @@ async def test_last_is_the_subjects_own(log: EventLog) -> None:
     last = await log.last(subjects.subject(log.cluster, "binder"))
     assert last is not None
     assert (last.sequence, number_of(last)) == (2, 2)
+
+
+async def test_who_wrote_first_is_no_message_of_nobodys(log: EventLog) -> None:
+    assert await first_role(log) == ""
+    await append(log, "federator", 1, 0)  # all of them under the header of a binder
+    assert await first_role(log) == ""
+    await append(log, "binder", 2, 0)
+    await append(log, "planner.0", 3, 0)
+    assert await first_role(log) == "binder"
+    await log.purge(2)
+    assert await first_role(log) == "binder"
 
 
 @pytest.mark.parametrize("expected", [0, 1, 3])

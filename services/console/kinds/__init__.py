@@ -1,6 +1,7 @@
 """What kind of log it is, a cluster's or a federation's, and what the console asks of each kind.
 
-A log says so itself: the federator writes into a federation's, and into no other (`events.subjects`).
+A log says so itself, by who wrote its first commit: the federator writes into a federation's, and into no other
+(`events.subjects`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from events import Event
-from events.log import EventLog
-from events.subjects import FEDERATION, subject
+from events.log import EventLog, first_role
+from events.subjects import FEDERATION, FEDERATION_ROLES, WRITES
 from services.console.errors import Unusable
 from services.console.kinds import cluster, federation
 from services.federator.snapshot import FORM as FEDERATIONS
-from services.federator.state import WRITER
 from services.state.form import Form
 from services.state.snapshot import FORM as CLUSTERS
 
@@ -69,15 +69,19 @@ class Kind(NamedTuple):
     """What waits, and why: what they are called, and each by its name."""
     one: str
     """What one of them is."""
+    roles: frozenset[str]
+    """Who writes into it."""
 
 
-CLUSTER = Kind(CLUSTERS, cluster.Checks, cluster.summary, cluster.waiting, "group")
-FEDERATED = Kind(FEDERATIONS, federation.Checks, federation.summary, federation.waiting, "job")
+CLUSTER = Kind(
+    CLUSTERS, cluster.Checks, cluster.summary, cluster.waiting, "group", frozenset(WRITES.keys() - FEDERATION_ROLES)
+)
+FEDERATED = Kind(FEDERATIONS, federation.Checks, federation.summary, federation.waiting, "job", FEDERATION_ROLES)
 
 
 async def kind_of(log: EventLog) -> Kind:
     """Raises LogError."""
-    federated = log.cluster == FEDERATION or await log.last(subject(log.cluster, WRITER)) is not None
+    federated = log.cluster == FEDERATION or await first_role(log) in FEDERATION_ROLES
     return FEDERATED if federated else CLUSTER
 
 
