@@ -6,6 +6,7 @@ Planner and binder together (`tests.world`): one small pod after another ends, a
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 import events as ev
 from events.objects import ClassRoom
@@ -252,3 +253,97 @@ def test_what_a_request_says_is_one_line_for_a_class() -> None:
     assert isinstance(room, ClassRoom)
     assert sorted(room.nodes) == list(room.nodes)
     assert sum(room.nodes.values()) == 8
+
+
+@pytest.mark.parametrize("gang", [f"g{number}" for number in range(6)])
+def test_room_that_is_reserved_and_free_is_used(gang: str) -> None:
+    """As it was: pods of three and two and two cpu for nodes of four and three were tried in orders that spread them, as
+    many times as there were, while the one arrangement that there is was kept for them, and stood empty."""
+    world = World(policy(after=1))
+    world.node("n0", cpu=4)
+    world.node("n1", cpu=3)
+    world.node("other", cpu=1, labels={"pool": "other"})
+    world.pod("first", selector={"pool": "other"})
+    world.settle()
+    uids = [world.pod(f"{gang}-{number}", gang, minimum=3, cpu=cpu) for number, cpu in enumerate((3, 2, 2))]
+    world.settle()
+    world.deleted("first")  # somewhere room is given back
+    for _ in range(20):
+        world.pass_s(2)
+        world.settle()
+    assert world.where(*uids) == ["n1", "n0", "n0"]
+    assert not world.state.reservations
+
+
+def starving(after: int = 1) -> tuple[Busy, str]:
+    """A gang for which room is reserved, and a node where that is."""
+    busy = Busy(policy(after))
+    while not busy.world.state.reservations:
+        busy.end_one()
+    return busy, next(iter(busy.kept))
+
+
+@pytest.mark.parametrize("why", ["it offers less", "somebody came who stays"])
+def test_room_that_can_never_be_there_is_kept_no_more(why: str) -> None:
+    """As it was: for all of its ten minutes, and the gang may not ask again meanwhile."""
+    busy, node = starving()
+    world = busy.world
+    if why == "it offers less":
+        world.node(node, cpu=busy.kept[node] - 1)
+    else:
+        world.pod("daemon", node=node, candidate=False, cpu=CPU)
+    assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
+
+
+def test_a_node_that_changes_otherwise_keeps_its_room() -> None:
+    busy, node = starving()
+    busy.world.node(node, cpu=CPU, labels={"of": "another-colour"})
+    assert not of_type(busy.world.judge(), ev.ReservationEnded)
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_a_gang_starves_however_often_one_of_its_pods_is_made_anew(touched: bool) -> None:
+    """As it was: its refusals did not count where something about it had changed since the one before."""
+    busy = Busy(policy(after=3))
+    world = busy.world
+    for turn in range(60):
+        if all(world.where(*MEMBERS)):
+            return
+        busy.end_one()
+        if touched:  # a spare one
+            if turn:
+                world.deleted(f"train-{7 + turn}")
+            world.pod(f"train-{8 + turn}", "train", minimum=8)
+            world.settle()
+    raise AssertionError(world.where(*MEMBERS))
+
+
+def test_pods_beyond_the_minimum_leave_reserved_room_alone_though_a_member_has_failed() -> None:
+    """As it was: whoever replaced a member took all of its gang along."""
+    world = World(policy(after=1))
+    world.node("n0", cpu=2)
+    world.gang("elastic", 2, 2)
+    world.settle()
+    world.node("n1", cpu=6)
+    for number in range(6):
+        world.pod(f"small-{number}")
+    world.settle()
+    world.gang("train", 2, 2, cpu=3)  # it needs all of n1
+    world.settle()
+    world.finished("small-0")
+    world.deleted("small-0")
+    world.pass_s(2)
+    world.settle()
+    assert list(world.state.reservations) == [GANG]
+    more = [world.pod(f"elastic-{number}", "elastic", minimum=2) for number in range(2, 8)]
+    for number in range(1, 5):
+        world.finished(f"small-{number}")
+        world.deleted(f"small-{number}")
+        world.pass_s(12)
+        world.settle()
+    assert not any(world.where(*more))
+    world.deleted("elastic-0")
+    for _ in range(2):
+        world.settle()
+        world.pass_s(12)
+    assert sorted(world.where(*more)) == ["", "", "", "", "", "n0"]

@@ -58,8 +58,8 @@ class Judge:
             return [refusal(proposal, Fault("PodGone", "", ""))]
         if timeouts.stands(self.state, group):
             return [refusal(proposal, Fault("GangTimedOut", "", ""))]
-        reserved = self._kept_from(group) if self.state.reservations else None
-        standing = Standing(self.state, self.bench, self._pace, group, proposal, reserved)
+        reserved, beyond = self._kept_from(group), self._kept_from(group, beyond=True)
+        standing = Standing(self.state, self.bench, self._pace, group, proposal, reserved, beyond)
         if group.gangs:
             standing.spend_nominations()
         standing.spend_group_nomination()
@@ -101,9 +101,9 @@ class Judge:
         bindings = self._bindings(good)
         return ev.GangPermitted(group=group.key, proposals=(), bindings=bindings, dropped=standing.lost)
 
-    def _kept_from(self, group: Group) -> ReservedRoom | None:
+    def _kept_from(self, group: Group, *, beyond: bool = False) -> ReservedRoom | None:
         """The room that is reserved for others and that the group must leave alone; None: nothing."""
-        against = reservations.against(self.state, group)
+        against = reservations.against(self.state, group, beyond=beyond)
         if not against:
             return None
         key = tuple(one.group for one in against)

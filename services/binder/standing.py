@@ -59,13 +59,15 @@ class Standing:
         group: Group,
         proposal: Proposal | None = None,
         reserved: ReservedRoom | None = None,
+        beyond: ReservedRoom | None = None,
     ) -> None:
-        """`reserved`: room that is kept for others, and that the group must leave alone."""
+        """`reserved`: room that is kept for others, and that the group must leave alone; `beyond`: that its pods must
+        which need not start with the others."""
         self.state = state
         self.bench = bench
         self.group = group
         self._pace = pace
-        self._reserved = reserved
+        self._reserved, self._beyond = reserved, beyond
         if proposal is not None:
             self.required, self.optional, self.place = proposal.required, proposal.optional, proposal.place
 
@@ -193,7 +195,7 @@ class Standing:
         """Take what is required as a whole, and then of what is optional each pod that stands. If the former does not
         stand, nothing is accepted."""
         self.accepted, self.dropped = (), ()
-        self.fault = (yield from self._accept(self.required)) if self.required else None
+        self.fault = (yield from self._accept(self.required, self._reserved)) if self.required else None
         if self.fault is not None:
             return
         self.accepted = self.required
@@ -202,10 +204,12 @@ class Standing:
 
     def _take_optional(self) -> Generator[None, None, None]:
         accepted, dropped = list(self.accepted), list[str]()
+        had = {one.node for one in self.spent} | {claim.node for claim in self.nominated}
         for assignment in self.optional:
+            reserved = self._reserved if assignment.node in had else self._beyond
             for uid in assignment.pods:
                 alone = NodeAssignment(assignment.node, (uid,))
-                fault = yield from self._accept((alone,))
+                fault = yield from self._accept((alone,), reserved)
                 if fault is None:
                     accepted.append(alone)
                 else:
@@ -217,12 +221,14 @@ class Standing:
         """Take those of the required assignments that stand alone; which these are."""
         standing = []
         for one in self.required:
-            if (yield from self._accept((one,))) is None:
+            if (yield from self._accept((one,), self._reserved)) is None:
                 standing.append(one)
         return standing
 
-    def _accept(self, assignments: Sequence[NodeAssignment]) -> Generator[None, None, Fault | None]:
-        """Take the room of all of them, or none and say why."""
+    def _accept(
+        self, assignments: Sequence[NodeAssignment], reserved: ReservedRoom | None
+    ) -> Generator[None, None, Fault | None]:
+        """Take the room of all of them beside what is `reserved`, or none and say why."""
         claims, table = self.state.claims, self.state.table
         wanted: Wanted = {}
         for assignment in assignments:
@@ -249,7 +255,7 @@ class Standing:
                 return Fault("NodeUnfit", unfit, "")
         if len(assignments) >= pace.MANY:  # their rows are what is gone through, however many pods
             yield
-        return self.bench.take(wanted, self._reserved)
+        return self.bench.take(wanted, reserved)
 
     def _unfit(self, info: ClassInfo, rows: Iterable[int]) -> str:
         """The first of the nodes in these rows that does not take pods of the class; empty: all do."""

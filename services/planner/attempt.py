@@ -15,7 +15,7 @@ from services.planner import limits
 from services.planner.demand import Demand, Need, Order, Part
 from services.planner.placement import Placed, split
 from services.state import commits
-from services.state.records import Group
+from services.state.records import Group, Reservation
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
@@ -44,8 +44,12 @@ def name_of(group: Group) -> str:
 class Attempt:
     """The demand's pods in one order of its parts, as far as they found a node."""
 
-    def __init__(self, cycle: Cycle, group: Group, demand: Demand, order: Order) -> None:
+    def __init__(
+        self, cycle: Cycle, group: Group, demand: Demand, order: Order, reservation: Reservation | None = None
+    ) -> None:
+        """`reservation`: what the group needs goes where room is kept for it, and nowhere else."""
         self.cycle, self.group, self.demand, self.order = cycle, group, demand, order
+        self._kept = None if reservation is None else cycle.kept.rows_of(reservation)
         self.parts = demand.parts
         self.used = [0] * len(self.parts)
         """Of each part, how many pods have a node."""
@@ -120,7 +124,11 @@ class Attempt:
         pods = min(pods, len(part.uids) - self.used[index])
         if pods <= 0 or self.full[index]:
             return 0
-        rows = yield from self.cycle.place_in_slices(part.info, pods, self.group)
+        self.cycle.kept.show(self.group, beyond=not required)
+        if self._kept is not None and required:
+            rows = self.cycle.room.place_within(part.info, pods, self._kept.get(part.info.fact.digest, {}))
+        else:
+            rows = yield from self.cycle.place_in_slices(part.info, pods, self.group)
         done = sum(count for _, count in rows)
         self.full[index] = done < pods
         self.used[index] += done

@@ -26,8 +26,9 @@ from services.planner.attempt import Attempt
 from services.planner.placement import Placed, Room
 from services.planner.reserved import ReservedRoom
 from services.planner.rules.queue_orders import QUEUE_ORDERS
+from services.planner.rules.starvation.occupants import Occupants
 from services.planner.sharing import cycle_queue, own_nodes
-from services.state import commits, fits, reasons, reservations
+from services.state import cohorts, commits, fits, reasons, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.records import Group
@@ -110,6 +111,8 @@ class Cycle:
         self.begun: dict[str, Attempt | None] = {}
         """Groups that are in the queue twice and had their first turn → the attempt that placed their minimum, if any."""
         self.requests: list[RoomRequested] = []
+        self.occupants: Occupants | None = None
+        """Once a gang starves."""
         self.refusals: dict[tuple[object, ...], tuple[GroupsRefused, list[str]]] = {}
 
     def events(self) -> list[PlannerEvent]:
@@ -181,7 +184,8 @@ class Cycle:
         info = self.state.table.classes[self.state.pods[batch[0].pod].fact.scheduling_class]
         if info.fact.unsupported:
             for group in batch:
-                self.refuse(group, *gangs.not_supported(info.fact.unsupported))
+                if not cohorts.backs_off(self.state, group):
+                    self.refuse(group, *gangs.not_supported(info.fact.unsupported))
             return
         placed = yield from self.place_in_slices(info, len(batch), batch[0])
         if self.silent:
@@ -194,9 +198,10 @@ class Cycle:
             self.placed.append(
                 GangPlaced(group=group.key, partition=group.partition, required=(assignment,), optional=())
             )
-        if len(nodes) < len(batch):
+        refused = [group for group in batch[len(nodes) :] if not cohorts.backs_off(self.state, group)]
+        if refused:
             why = self.why_not(info)
-            for group in batch[len(nodes) :]:
+            for group in refused:
                 self.refuse(group, "InsufficientRoom", needed=1, node_reasons=why)
 
     # -------------------------------------------------------------------------------------------------------- refusals

@@ -16,6 +16,7 @@ from services.planner.rules.coscheduling.pre_filter import too_few
 from services.planner.rules.koordinator import gang_group, schedule_cycle
 from services.planner.rules.koordinator.pre_filter import timed_out
 from services.planner.rules.starvation import node_choice
+from services.planner.rules.starvation.occupants import occupants
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.state import commits, lacking
 from services.state.records import Group
@@ -152,8 +153,9 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     """Propose a node for each pod that finds one, if all needs of pods that start together are met; else say why not.
 
     All needs, in the first order of the parts that meets them. Else, where all are of pods that start together, in the
-    room, too, that is kept for failed members of other classes. Else the needs of pods that start together, in the first
-    order that meets these: others find a node one by one.
+    room, too, that is kept for failed members of other classes. Else where room is reserved for the group: that was
+    chosen by what is nearest to free, and may be an arrangement that no order finds by its score. Else the needs of pods
+    that start together, in the first order that meets these: others find a node one by one.
     """
     demand = demand_of(cycle.state, cycle.room, group, rolls)
     if demand is None:
@@ -173,6 +175,11 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         yield from attempt.undo()
     if demand.left and demand.together and (yield from _place_where_others_were(cycle, group, demand)):
         return None
+    if (reservation := cycle.state.reservations.get(group.key)) is not None:
+        attempt = Attempt(cycle, group, demand, demand.orders[0], reservation)
+        if (yield from attempt.place()) and attempt.complete:
+            return (yield from attempt.propose())
+        yield from attempt.undo()
     if partial is not None:
         attempt = Attempt(cycle, group, demand, partial)
         yield from attempt.place()
@@ -210,9 +217,14 @@ def _ask_for_room(cycle: Cycle, group: Group, demand: Demand) -> Generator[None,
         return ""
     if not (starves(state, policy, group) and may_ask(state, policy, group, len(cycle.requests))):
         return ""
-    found = node_choice.prospect(state, group, cycle.room, cycle.requests)
     of = [(part.info, len(part.uids)) for part in demand.parts]
     asked = [(need.parts, need.pods) for need in demand.needs]
+    if not node_choice.could_hold(state.table, of, asked):
+        return node_choice.HOPELESS
+    if cycle.occupants is None:
+        cycle.occupants = yield from occupants(state)
+    found = node_choice.prospect(state, group, cycle.room, cycle.requests, cycle.occupants)
+    yield
     room = yield from node_choice.choose(state.table, found, of, asked, demand.orders, cycle.seed(group))
     if room is None:
         return node_choice.HOPELESS

@@ -103,7 +103,7 @@ class Room:
         """For each row 1 for a node of the shard's own, else 0; None: no node is anybody's."""
         self._ports = Ports(table)
         self._shares: dict[tuple[int, ...], Ints] = {}
-        self._touched: list[Rows] = []
+        self._touched: Mask = np.zeros(len(self.free), bool)
         """Rows whose room was taken or given back in this cycle."""
         self._least: Ints = self._left.least.copy()
 
@@ -119,11 +119,32 @@ class Room:
             done = int(counts.sum())
             if not done:
                 break
-            self._take(info, rows, counts)
+            self.take(info, rows, counts)
             yield list(zip(rows.tolist(), counts.tolist(), strict=True))
             pods -= done
             if done < wanted:
                 break
+
+    def place_within(self, info: ClassInfo, pods: int, places: dict[int, int]) -> Placed:
+        """Places for up to `pods` pods of the class in these rows, no more in each than is said there; takes their room,
+        and what it takes off `places`."""
+        self.rows_scanned += len(places)
+        rows = np.array(list(places), np.intp)
+        if not rows.size:
+            return []
+        usable = fits.feasible(self.table, info)
+        ports = self.ports_free(info)
+        usable = usable[rows] if ports is None else usable[rows] & ports[rows]
+        most = np.array(list(places.values()))
+        deep = np.where(usable, np.minimum(fits.capacity(self.free[rows], info), most), 0)
+        used, counts = self._fill(rows, np.minimum(deep, 1) if info.fact.host_ports else deep, pods)
+        if not len(used):
+            return []
+        self.take(info, used, counts)
+        placed = list(zip(used.tolist(), counts.tolist(), strict=True))
+        for row, count in placed:
+            places[row] -= count
+        return placed
 
     def ports_free(self, info: ClassInfo) -> Mask | None:
         """Rows whose ports are free for the class, what this cycle opened counted; None when it asks for none."""
@@ -137,19 +158,22 @@ class Room:
             return True
         return bool(info.fact.host_ports) and fits.ports_shared(Counter(self.table.ports.get(row, {})), info)
 
-    def take(self, info: ClassInfo, placed: Placed) -> None:
-        """Take the room of `placed`, at most one entry for a row, whether it is there or not."""
-        if placed:
-            rows, counts = (np.array(each) for each in zip(*placed, strict=True))
-            self._take(info, rows, counts)
+    def take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
+        """Take room for so many pods in each of these rows, whether it is there or not."""
+        self._count(info, rows, counts)
+        if info.fact.host_ports:
+            self._ports.open(info, rows)
+
+    def give_back(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
+        """What `take` took."""
+        self._count(info, rows, -counts)
+        if info.fact.host_ports:
+            self._ports.close(info, rows)
 
     def undo(self, info: ClassInfo, placed: Placed) -> None:
         """Give the room of `placed` back; more than one step may have used a row."""
         if placed:
-            rows, counts = _by_row(placed)
-            self._count(info, rows, -counts)
-            if info.fact.host_ports:
-                self._ports.close(info, rows)
+            self.give_back(info, *_by_row(placed))
 
     def lend(self, kept: Places) -> Loan:
         """What the state keeps there for pods of these classes is free, its ports included, until it is kept again."""
@@ -173,17 +197,12 @@ class Room:
             share[used] = self._shares_left(columns, used)
         self._ports.keep_again()
 
-    def _take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
-        self._count(info, rows, counts)
-        if info.fact.host_ports:
-            self._ports.open(info, rows)
-
     def _count(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         for column, amount in info.columns:
             left = self.free[rows, column] - counts * amount
             self.free[rows, column] = left
             self._least[column] = min(int(self._least[column]), int(left.min()))
-        self._touched.append(rows)
+        self._touched[rows] = True
         for columns, share in self._shares.items():
             share[rows] -= counts * self._left.shapes.taken(info, columns)[self._left.shapes.of_row[rows]]
 
@@ -272,8 +291,8 @@ class Room:
         share = self._shares.get(columns)
         if share is None:
             share = self._shares[columns] = self._bounded(self._left.share(columns).copy())
-            for rows in self._touched:
-                share[rows] = self._shares_left(columns, rows)
+            rows = np.flatnonzero(self._touched)
+            share[rows] = self._shares_left(columns, rows)
         return share
 
     def _shares_left(self, columns: tuple[int, ...], rows: Rows) -> Ints:

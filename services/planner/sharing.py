@@ -35,12 +35,15 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
     """What one cycle of the shard places, in queue order: its own groups, and those of others that go before them. In
     slices, as hundreds of thousands may wait.
 
-    A group comes twice where the order has a place for what is beyond its minimum.
+    A group comes twice where the order has a place for what is beyond its minimum. Who backs off is tried all the same
+    where others would pass it (`cohorts.passed_over`), without a place in the count: it may find no room again.
     """
     owners, waiting = state.owners, cohorts.waiting(state)
     order = QUEUE_ORDERS[policy.profile.queue_order]
     mine = [group for group in waiting if owners[group.partition] == shard]
     queue = yield from _head(state, order, mine, policy.cycle_pods)
+    passed = yield from _head(state, order, cohorts.passed_over(state, waiting), policy.lookahead_pods)
+    queue = sorted(queue + [entry for entry in passed if owners[entry[1].partition] == shard], key=itemgetter(0))
     if queue and len(mine) < len(waiting):
         last, least = queue[-1]
         others = [group for group in waiting if owners[group.partition] != shard]
@@ -50,6 +53,7 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
             lowest = queueing.priority(state, least)
             higher = [group for group in others if queueing.priority(state, group) > lowest]
             ahead = yield from _head(state, order, higher, policy.lookahead_pods)
+        ahead += [entry for entry in passed if owners[entry[1].partition] != shard]
         queue = [entry for entry in sorted(queue + ahead, key=itemgetter(0)) if entry[0] <= last]
     return [group for _, group in queue]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import classes, pods, versions
+from services.state import classes, pods, reservations, versions
 from services.state.records import PROPOSED, Node
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def node_observed(state: State, event: ev.NodeObserved) -> None:
             state.table.claim(row, state.table.classes[claim.scheduling_class], 1, claim.stage == PROPOSED)
     node.touched = state.sequence
     state.room_sequence = state.sequence
+    reservations.doubt(state, event.name)
     state.rejections.pop(f"Node//{event.name}", None)
 
 

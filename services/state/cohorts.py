@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import groups, lacking, reasons
+from services.state import groups, lacking, queueing, reasons
 from services.state.clock import BACKOFF, RETRY, set_deadline
 from services.state.membership import unplaced
 from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
@@ -37,6 +37,28 @@ def waiting(state: State) -> list[Group]:
     return found
 
 
+def passed_over(state: State, others: list[Group]) -> list[Group]:
+    """Pods without a gang that back off for lack of room, though some was given back since, and that are of a higher
+    priority than one of these `others`, whom backing off would let have it: else they might back off each time that
+    there is some, for ever. A gang is helped otherwise (`services.planner.rules.starvation`)."""
+    found = [
+        group
+        for cohort in state.cohorts.values()
+        if cohort.backing_off and reasons.follows(cohort.reason).for_room and room_moved(state, cohort)
+        for group in map(state.groups.__getitem__, cohort.groups)
+        if group.pod
+    ]
+    if not found or not others:
+        return []
+    lowest = min(queueing.priority(state, group) for group in others)
+    return [group for group in found if group.priority > lowest]
+
+
+def backs_off(state: State, group: Group) -> bool:
+    cohort = state.cohorts.get(group.cohort)
+    return cohort is not None and cohort.backing_off
+
+
 def has_reason(state: State, cohort: Cohort) -> bool:
     """Whether something that could change the verdict happened since, as far as it concerns the cohort as a whole."""
     return cohort.woken or (
@@ -47,6 +69,14 @@ def has_reason(state: State, cohort: Cohort) -> bool:
 def room_moved(state: State, cohort: Cohort) -> bool:
     """Whether room was given back since these groups were refused."""
     return state.room_sequence > cohort.basis
+
+
+def lacked_room(state: State, group: Group) -> int:
+    """The basis at which the group was refused for room, if that was its last verdict; else what nothing is behind."""
+    cohort = state.cohorts.get(group.cohort)
+    if cohort is None:
+        return state.lacked_room.get(group.key, state.sequence)
+    return cohort.basis if reasons.follows(cohort.reason).for_room else state.sequence
 
 
 def unkept(state: State, cohort: Cohort) -> bool:

@@ -113,6 +113,9 @@ class State:
     cohorts: dict[int, Cohort] = field(default_factory=dict)
     room_sequence: int = 0
     """The last commit that gave room back or changed a node: what wakes groups refused for room."""
+    lacked_room: dict[str, int] = field(default_factory=dict)
+    """Gangs' groups that are to be tried again as something about them changed, and were refused for room before that →
+    the basis of that refusal. A cohort's others have it there."""
     kept_sequence: int = 0
     """The last commit that ended a reservation, or with a proposal for pods that are gone: it wakes them, too."""
 

@@ -135,6 +135,7 @@ def forget(state: State, gang: Gang) -> None:
 def drop(state: State, group: Group) -> None:
     _unpark(state, group)
     state.ready.pop(group.key, None)
+    state.lacked_room.pop(group.key, None)
     state.holding.pop(group.key, None)
     if state.groups.get(group.key) is group:
         del state.groups[group.key]
@@ -253,6 +254,7 @@ def wake(state: State, group: Group, uid: str = "") -> None:
 def _idle_if_placed(state: State, group: Group) -> None:
     if group.phase == READY and not unplaced(state, group):
         state.ready.pop(group.key, None)
+        state.lacked_room.pop(group.key, None)
         group.phase = IDLE
 
 
@@ -270,19 +272,25 @@ def _reconsider(state: State, group: Group) -> None:
 
 
 def make_ready(state: State, group: Group) -> None:
-    """Ready if it has something to place, else idle."""
+    """Ready if it has something to place, else idle. That it lacked room is remembered: it may starve, however often
+    something about it changes."""
+    cohort = state.cohorts.get(group.cohort)
     _unpark(state, group)
     if unplaced(state, group):
         group.phase = READY
         state.ready[group.key] = None
+        if cohort is not None and group.gangs and reasons.follows(cohort.reason).for_room:
+            state.lacked_room[group.key] = cohort.basis
     else:
         group.phase = IDLE
         state.ready.pop(group.key, None)
+        state.lacked_room.pop(group.key, None)
 
 
 def await_verdict(state: State, group: Group) -> None:
     _unpark(state, group)
     state.ready.pop(group.key, None)
+    state.lacked_room.pop(group.key, None)
     group.phase = AWAITING
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 import events as ev
 from events import objects
-from services.state import classes, cohorts, groups, membership, tallies, timeouts
+from services.state import classes, cohorts, groups, membership, reservations, tallies, timeouts
 from services.state.records import (
     BOUND,
     BOUND_CLAIM,
@@ -152,6 +152,8 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
         tallies.claimed(state, pod, 1)
         groups.shrunk(state, pod)
     pod.node = held.node
+    if state.reservations and reservations.stays(state, held):
+        reservations.doubt(state, held.node)
     if pod.gang:
         groups.started(state, state.gangs[pod.gang])
     group = state.groups.get(pod.group)

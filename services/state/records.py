@@ -197,6 +197,8 @@ class Reservation(msgspec.Struct, gc=False):
     """Groups of a higher one are not kept off."""
     room: tuple[ClassRoom, ...]
     due: bool = False
+    doubted: dict[str, None] = {}
+    """Nodes of it that changed since, or where somebody came who stays: they may never have that room any more."""
 
 
 class Lost(msgspec.Struct, gc=False):

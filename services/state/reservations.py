@@ -47,7 +47,8 @@ def _answered(state: State, group: str) -> None:
 
 
 def reserved(state: State, event: ev.RoomReserved) -> None:
-    """Its nodes count as touched: whoever was placed there without knowing of it was not wrong."""
+    """Its nodes count as touched: whoever was placed there without knowing of it was not wrong. The group is tried again,
+    as all of its room may be free already."""
     if event.group not in state.room_requests or not classes.known(state, event.room):
         state.ignore(event)
         return
@@ -55,6 +56,8 @@ def reserved(state: State, event: ev.RoomReserved) -> None:
     _answered(state, event.group)
     state.reservations[event.group] = Reservation(event.group, state.sequence, event.priority, event.room)
     set_deadline(state.clock("binder"), RESERVATION, group_key(state.sequence, event.group), event.waiting_ms)
+    if (group := state.groups.get(event.group)) is not None:
+        groups.wake(state, group)
 
 
 def ended(state: State, event: ev.ReservationEnded) -> None:
@@ -75,6 +78,13 @@ def due(state: State, key: str) -> None:
         state.reservations[of_group(key)[1]].due = True
 
 
+def doubt(state: State, node: str) -> None:
+    """The node may never have the room any more that is reserved there."""
+    for reservation in state.reservations.values():
+        if any(node in of_class.nodes for of_class in reservation.room):
+            reservation.doubted[node] = None
+
+
 def stands(state: State, key: str) -> bool:
     """Whether the reservation that a deadline is about is there still."""
     sequence, group = of_group(key)
@@ -82,17 +92,18 @@ def stands(state: State, key: str) -> bool:
     return reservation is not None and reservation.sequence == sequence
 
 
-def against(state: State, group: Group) -> tuple[Reservation, ...]:
+def against(state: State, group: Group, *, beyond: bool = False) -> tuple[Reservation, ...]:
     """The reservations that keep room from the group, in log order.
 
-    Not those of gangs of a lower priority, and not its own. A group that has room nominated is kept from nothing: it
-    replaces a member of a running gang, or lost its proposals to other shards again and again.
+    Not those of gangs of a lower priority, and not its own. What must start together of a group that has room nominated
+    is kept from nothing: it replaces a member of a running gang, or lost its proposals to other shards again and again.
+    Its pods `beyond` that are kept off like everybody's.
     """
     if not state.reservations:
         return ()
     priority = queueing.priority(state, group)
     found = tuple(one for one in state.reservations.values() if one.group != group.key and one.priority >= priority)
-    return () if found and _has_nominated(state, group) else found
+    return () if found and not beyond and _has_nominated(state, group) else found
 
 
 def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) -> list[RoomRequest | ev.RoomRequested]:
@@ -104,15 +115,19 @@ def asked_before(state: State, group: Group, asked: Iterable[ev.RoomRequested]) 
     return [one for one, its in others if its is not None and queueing.priority(state, its) >= priority]
 
 
-def stays(state: State, claim: Claim) -> bool:
+def stays(state: State, claim: Claim, names_nodes: bool | None = None) -> bool:
     """Whether the claim's room must count as taken for ever: it is nominated, or its pod is not Muster's to schedule
-    (another scheduler's), or of one node alone (a DaemonSet's)."""
+    (another scheduler's), or of one node alone (a DaemonSet's).
+
+    `names_nodes`: whether its class names its nodes, from somebody who knows it."""
     if claim.stage == NOMINATED:
         return True
     pod = state.pods[claim.uid]
     if pod.status == TERMINATING:
         return False
-    return not pod.fact.candidate or fits.nodes_named(state.table.classes[claim.scheduling_class]) is not None
+    if names_nodes is None:
+        names_nodes = fits.nodes_named(state.table.classes[claim.scheduling_class]) is not None
+    return names_nodes or not pod.fact.candidate
 
 
 def _has_nominated(state: State, group: Group) -> bool:

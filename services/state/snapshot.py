@@ -82,6 +82,7 @@ class Snapshot(msgspec.Struct):
     rules_version: int = FIRST_VERSION
     state_version: int = FIRST_VERSION
     supports: dict[str, ev.VersionsAnnounced] = {}
+    lacked_room: dict[str, int] = {}
 
 
 _SHARED: dict[str, tuple[str, ...]] = {

@@ -280,6 +280,8 @@ def _reservations_are_of_somebody(state: State) -> None:
         require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
         named = all(pods > 0 for of_class in reservation.room for pods in of_class.nodes.values())
         require(bool(reservation.room) and named, f"the reservation of {key} names no room")
+    for key, basis in state.lacked_room.items():
+        require(key in state.ready and basis <= state.sequence, f"{key} lacked room at {basis}, and is not tried again")
     for key, request in state.room_requests.items():
         require(request.basis < state.sequence, f"{key} asks for room at a place that is not there yet")
 

@@ -53,7 +53,7 @@ def test_an_old_snapshot_says_what_it_said() -> None:
 def test_the_stored_one_has_something_of_everything_that_was_recorded_then() -> None:
     assert all(stored().values())
     came_later = set(snapshot.RECORDED) - set(stored())
-    assert came_later == {"rules_version", "state_version", "supports"}
+    assert came_later == {"rules_version", "state_version", "supports", "lacked_room"}
 
 
 def test_bytes_that_say_they_are_of_a_later_version_are_not_read_as_this_one() -> None:

@@ -58,6 +58,10 @@ def test_the_log_has_something_of_everything() -> None:
 def with_all_tables() -> World:
     """Something stands in each table of the state; what no scenario leaves standing together is said by hand."""
     world = busy()
+    world.gang("touched", 90, 90)
+    world.settle()
+    world.pass_s(2)
+    world.pod("touched-90", "touched", minimum=90)
     world.node("n8")
     for name, placed in (("waits", 1), ("more", 2)):
         uids = world.gang(name, 2, 2)

@@ -5,15 +5,17 @@
 Its own proposal ends it where that is judged (`services.binder.judge`: Taken); a gang of a higher priority may take its
 place (`reserving`: Outranked). A proposal that stands is judged first. *Changed* is what makes the reserved room the
 wrong one: another minimum, other members that have a place, another priority, no member any more of a class that it is
-for, a node that is gone or takes such pods no longer. Members that come and go otherwise change nothing: a pod that its
-controller replaces is of the same class. After a change the gang starves as before, and asks again at its next refusal;
-when its time ran out, only after as many refusals as the first time, so that others have their turn.
+for, a node that is gone, takes such pods no longer, or never will have that room: it offers less by now, or somebody
+came who stays. Members that come and go otherwise change nothing: a pod that its controller replaces is of the same
+class. After a change the gang starves as before, and asks again at its next refusal; when its time ran out, only after
+as many refusals as the first time, so that others have their turn.
 """
 
 from __future__ import annotations
 
 import events as ev
 from events.policy import Policy
+from services.binder.rules.starvation import reserving
 from services.state import fits, membership, queueing, reasons, reservations
 from services.state.fold import State
 from services.state.records import AWAITING, IDLE, Group, Reservation
@@ -56,7 +58,9 @@ def _changed(state: State, group: Group, reservation: Reservation) -> bool:
         row = table.rows.get(node)
         if row is None or not fits.admits(table, table.classes[digest], row):
             return True
-    return group.changed > reservation.sequence and _needs_other_room(state, group, reservation)
+    if group.changed > reservation.sequence and _needs_other_room(state, group, reservation):
+        return True
+    return bool(reservation.doubted and reserving.no_place(state, reservation, nodes=reservation.doubted))
 
 
 def _needs_other_room(state: State, group: Group, reservation: Reservation) -> bool:

@@ -12,7 +12,7 @@ to that within a cycle, and for what stands in the log; two shards that ask at t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import events as ev
 from events.policy import Policy
@@ -37,7 +37,7 @@ def answer_requests(state: State, policy: Policy, over: set[str]) -> Iterator[li
         stronger = [one for one in standing if one.priority >= priority]
         weaker = sorted((one for one in standing[::-1] if one.priority < priority), key=lambda one: one.priority)
         excess = max(0, len(standing) + 1 - policy.reservations)
-        reason = "Full" if excess > len(weaker) else _no_place(state, request, stronger)
+        reason = "Full" if excess > len(weaker) else no_place(state, request, stronger)
         if reason:
             yield [ev.RoomDeclined(group=request.group, reason=reason)]
             continue
@@ -60,8 +60,13 @@ def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:
     return "Changed" if group.phase != PARKED or group.changed > request.basis else ""
 
 
-def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -> str:
-    """Why what is asked for cannot be kept beside what is kept already, if so."""
+def no_place(
+    state: State,
+    request: RoomRequest | Reservation,
+    stronger: Iterable[Reservation] = (),
+    nodes: Collection[str] | None = None,
+) -> str:
+    """Why what is asked for cannot be kept beside what is kept already, if so. `nodes`: these of it alone."""
     table = state.table
     left = _Left(state)
     opened: dict[str, list[ClassInfo]] = {}
@@ -72,6 +77,8 @@ def _no_place(state: State, request: RoomRequest, stronger: list[Reservation]) -
                 fits.take(left[node], info, pods)
                 opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
+        if nodes is not None and node not in nodes:
+            continue
         row, info = table.rows.get(node), table.classes[digest]
         if row is None or not fits.admits(table, info, row):
             return "NodeGone"

@@ -25,19 +25,17 @@ import numpy as np
 from events import RoomRequested
 from events.objects import ClassRoom
 from services.planner.placement import Placed, Room
+from services.planner.rules.starvation.occupants import Occupants
 from services.state import fits, queueing, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
-from services.state.records import TERMINATING, Claim, Group, Reservation, RoomRequest
+from services.state.records import Group, Reservation, RoomRequest
 
 LEVEL_BITS = 10
 """A whole node is 2^10 levels."""
 BEYOND = (1 << LEVEL_BITS) + 1
 """Where a node has less than nothing: all that goes there once whatever could leave has left."""
-LEAVING, LOWER, HIGHER = range(3)
-"""When a pod's room may be given back: it is on its way out; it is of the gang's own or a lower priority; it is of a
-higher one, and others like it may take its place."""
 HOPELESS = " No room is kept for it: it would not fit if every pod that could leave were gone."
 
 Part = tuple[ClassInfo, int]
@@ -57,32 +55,36 @@ class Prospect(NamedTuple):
     """row → classes whose host ports stay open there, or are promised."""
 
 
-def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested]) -> Prospect:
+def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested], there: Occupants) -> Prospect:
     """What the nodes have for the group. What this cycle placed may leave one day, as what runs may.
 
-    `room`: the cycle's, as the group sees it. `asked`: the requests that the cycle made before.
+    `room`: the cycle's, as the group sees it. `asked`: the requests that the cycle made before. `there`: who is on the
+    nodes.
     """
-    table = state.table
-    leaves: dict[int, list[int]] = {LEAVING: [], LOWER: [], HIGHER: []}
-    """When → row and class of each claim that leaves then."""
-    priority = queueing.priority(state, group)
+    table, priority = state.table, queueing.priority(state, group)
     before = reservations.asked_before(state, group, asked)
     opened = _opened(table, (*reservations.against(state, group), *before))
-    for claim in state.claims.values():
-        row = table.rows.get(claim.node)
-        if row is None:
-            continue
-        info, when = table.classes[claim.scheduling_class], _leaves(state, group, priority, claim)
-        if when is not None:
-            leaves[when].extend((row, info.number))
-        elif info.ports:
-            opened.setdefault(row, []).append(info)
+    with_ports = {info.number: info for info in table.classes.values() if info.ports}
+    for row, info in there.opened(group, with_ports) if with_ports else ():
+        opened.setdefault(row, []).append(info)
     kept = 0 if room.kept is None else room.kept
-    promised = _promised(table, before)
     placed = table.allocatable - table.held - table.proposed - kept - room.free
-    now = cast(Ints, room.free + _sum(table, leaves[LEAVING]) - promised)
-    soon = cast(Ints, now + placed + _sum(table, leaves[LOWER]))
-    return Prospect(now, soon, cast(Ints, soon + _sum(table, leaves[HIGHER])), opened)
+    now = cast(Ints, room.free + there.leaving() - _promised(table, before))
+    soon = cast(Ints, now + placed + there.lower(group, priority))
+    return Prospect(now, soon, cast(Ints, soon + there.higher(group, priority)), opened)
+
+
+def could_hold(table: NodeTable, parts: Sequence[Part], needs: Sequence[Need]) -> bool:
+    """Whether the nodes, were they empty, have as many places as each need lacks, each class by itself: without so many
+    there is nothing to look for."""
+    places = [_places(table, info, pods) for info, pods in parts]
+    return all(sum(places[index] for index in of_need) >= pods for of_need, pods in needs)
+
+
+def _places(table: NodeTable, info: ClassInfo, pods: int) -> int:
+    most = 1 if info.ports else pods
+    deep = np.where(fits.feasible(table, info), np.minimum(fits.capacity(table.allocatable, info), most), 0)
+    return min(pods, int(deep.sum()))
 
 
 def _promised(table: NodeTable, asked: Iterable[RoomRequest | RoomRequested]) -> Ints:
@@ -103,29 +105,6 @@ def _opened(table: NodeTable, kept: Iterable[Reservation | RoomRequest | RoomReq
             if table.classes[digest].fact.host_ports and node in table.rows:
                 opened.setdefault(table.rows[node], []).append(table.classes[digest])
     return opened
-
-
-def _leaves(state: State, group: Group, priority: int, claim: Claim) -> int | None:
-    """When the claim's room may be given back; None: never, as far as anybody knows."""
-    if reservations.stays(state, claim):
-        return None
-    pod = state.pods[claim.uid]
-    if pod.status == TERMINATING:
-        return LEAVING
-    if pod.group == group.key:
-        return None
-    other = state.groups.get(pod.group)
-    its = pod.fact.priority if other is None else queueing.priority(state, other)
-    return LOWER if its <= priority else HIGHER
-
-
-def _sum(table: NodeTable, claims: list[int]) -> Ints:
-    """What these claims, (row, class) each, take: rows × resources."""
-    taken = np.zeros_like(table.allocatable)
-    if claims:
-        rows, classes = np.array(claims).reshape(-1, 2).T
-        np.add.at(taken, rows, table.requests[classes])
-    return taken
 
 
 def choose(

@@ -13,7 +13,7 @@ one that has some.
 from __future__ import annotations
 
 from events.policy import Policy
-from services.state import cohorts, queueing, reasons
+from services.state import cohorts, queueing
 from services.state.fold import State
 from services.state.records import Group
 
@@ -22,8 +22,7 @@ def starves(state: State, policy: Policy, group: Group) -> bool:
     """Whether the refusal for room that is about to be said is one too many."""
     if not 0 < policy.reserve_after_refusals <= group.attempts + 1:
         return False
-    cohort = state.cohorts.get(group.cohort)
-    return cohort is not None and reasons.follows(cohort.reason).for_room and cohorts.room_moved(state, cohort)
+    return state.room_sequence > cohorts.lacked_room(state, group)
 
 
 def may_ask(state: State, policy: Policy, group: Group, asked: int) -> bool:

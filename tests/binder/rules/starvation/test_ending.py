@@ -188,6 +188,7 @@ def test_a_later_reservation_has_its_own_time() -> None:
     world = reserved(hold_ms=10_000)
     world.append("binder", [ev.ReservationEnded(group=GANG, reason="Changed")])
     world.pass_s(6)
+    world.plan()  # it was tried again when room was reserved for it
     request = ev.RoomRequested(group=GANG, room=(ClassRoom(world.scheduling_class(), {"n0": 2, "n1": 1}),))
     world.append("planner.a", [request], cause="by hand")
     assert [type(event) for event in world.judge()] == [ev.RoomReserved]
