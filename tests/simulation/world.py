@@ -19,6 +19,7 @@ import msgspec
 
 import events as ev
 from events import envelope, subjects
+from events.answers import MESSAGE_ID
 from events.consumer import COMMIT
 from events.envelope import Header, Stored
 from events.log import LogError
@@ -214,7 +215,8 @@ class World:
         payload = envelope.encode_events([event])
         header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
         subject = subjects.subject(CLUSTER, "admin")
-        headers = {COMMIT: envelope.encode_header(header).decode()}
+        message_id = envelope.message_id(subject, self.broker.last.get(subject, 0), payload)
+        headers = {MESSAGE_ID: message_id, COMMIT: envelope.encode_header(header).decode()}
         self.broker.inject(subject, headers, payload)
 
     async def _history(self) -> None:
