@@ -24,6 +24,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 import events as ev
+from benchmarks.arguments import some
 from benchmarks.planning import GI, Bench, waiting_pod
 from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.binder import core as binder
@@ -149,8 +150,8 @@ def measure(workload: str, node_count: int, pods: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Pods that each ask something else of nodes.")
-    parser.add_argument("nodes", type=int, nargs="?", default=50_000)
-    parser.add_argument("pods", type=int, nargs="?", default=10_000)
+    parser.add_argument("nodes", type=some, nargs="?", default=50_000)
+    parser.add_argument("pods", type=some, nargs="?", default=10_000)
     parser.add_argument("--one", choices=WORKLOADS, help="this alone, in this process")
     asked = parser.parse_args()
     if asked.one:

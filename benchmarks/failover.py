@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import events as ev
+from benchmarks.arguments import some
 from events.envelope import decode
 from events.homes import open_log
 from events.log import EventLog
@@ -229,7 +230,7 @@ async def measure(what: str, runs: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="From kill -9 to the next decision.")
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--runs", type=some, default=10)
     asked = parser.parse_args()
     for what in ("one shard of two", "the only shard, with a standby", "binder"):
         print(json.dumps(asyncio.run(measure(what, asked.runs))), flush=True)

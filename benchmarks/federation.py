@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import events as ev
+from benchmarks.arguments import any_number, some
 from benchmarks.federation_clusters import TOKEN, USER, Clusters, name_of, protocol_of
 from events import Event, envelope, micro, subjects
 from events.connection import Connection
@@ -384,10 +385,10 @@ def _less(count: dict[str, int], before: dict[str, int]) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A federator of many jobs over many clusters.")
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--clusters", type=int, default=20)
-    parser.add_argument("--starting", type=int, default=500, help="jobs that begin to run")
-    parser.add_argument("--submitted", type=int, default=100, help="jobs that are submitted by requests")
+    parser.add_argument("--jobs", type=some, default=10_000)
+    parser.add_argument("--clusters", type=some, default=20)
+    parser.add_argument("--starting", type=any_number, default=500, help="jobs that begin to run")
+    parser.add_argument("--submitted", type=any_number, default=100, help="jobs that are submitted by requests")
     parser.add_argument("--profile", default="", metavar="FILE", help="cProfile's, of the federator")
     parser.add_argument("--only", choices=("cores", "process"))
     asked = parser.parse_args()

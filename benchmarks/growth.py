@@ -26,6 +26,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.arguments import any_number, seconds, some
 from events import envelope
 from events.homes import open_log
 from events.log import EventLog
@@ -171,10 +172,10 @@ async def waiting(pods: int, window_s: float) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the log and the API server pay for a pod.")
-    parser.add_argument("--gangs", type=int, default=50)
-    parser.add_argument("--size", type=int, default=20)
-    parser.add_argument("--waiting", type=int, default=10_000)
-    parser.add_argument("--window-s", type=float, default=30.0)
+    parser.add_argument("--gangs", type=some, default=50)
+    parser.add_argument("--size", type=some, default=20)
+    parser.add_argument("--waiting", type=any_number, default=10_000)
+    parser.add_argument("--window-s", type=seconds, default=30.0)
     asked = parser.parse_args()
     print(json.dumps(asyncio.run(life(asked.gangs, asked.size))), flush=True)
     print(json.dumps(asyncio.run(waiting(asked.waiting, asked.window_s))), flush=True)

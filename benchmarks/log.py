@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import some
 from events import PodObserved, envelope, subjects
 from events.envelope import Header, Stored
 from events.homes import copy, open_log
@@ -186,7 +187,7 @@ _header = envelope.encode_header(HEADER)
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.log")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--commits", type=int, default=3000)
+    parser.add_argument("--commits", type=some, default=3000)
     arguments = parser.parse_args()
     import uvloop
 

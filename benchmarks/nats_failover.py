@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
+from benchmarks.arguments import some
 from tests.failover.field import Field, running
 
 Hurt = Callable[[Field], Awaitable[None]]
@@ -108,7 +109,7 @@ async def at_the_end(field: Field) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="One of three NATS servers is lost.")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=some, default=5)
     asyncio.run(measure(parser.parse_args().runs))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 import events as ev
+from benchmarks.arguments import some
 from benchmarks.opening import opening
 from events import envelope, subjects
 from events.envelope import Header
@@ -226,7 +227,7 @@ def _is_measured(name: str) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Planning, fold and verification rates of the pure cores.")
-    parser.add_argument("nodes", nargs="?", type=int, default=NODES)
+    parser.add_argument("nodes", nargs="?", type=some, default=NODES)
     nodes = parser.parse_args().nodes
     workloads: list[tuple[str, Callable[[], Iterator[ev.Event]]]] = [
         ("gangs of 100", lambda: gangs(30_000, 100)),

@@ -40,6 +40,7 @@ import msgspec
 
 import events as ev
 from benchmarks import planning
+from benchmarks.arguments import some
 from benchmarks.opening import opening
 from events import envelope, subjects
 from events.envelope import Header
@@ -415,11 +416,11 @@ def processes(path: Path, count: int, *, strangers: bool = False) -> dict[str, o
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Conflicts, inversions and decisions a second by shards.")
-    parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--shards", type=int, nargs="*", default=[1, 2, 4, 8])
+    parser.add_argument("--nodes", type=some, default=5_000)
+    parser.add_argument("--shards", type=some, nargs="*", default=[1, 2, 4, 8])
     parser.add_argument("--processes", action="store_true", help="one and two planner processes by the clock instead")
-    parser.add_argument("--pods", type=int, default=40_000, help="of the recorded log")
-    parser.add_argument("--rounds", type=int, default=3, help="over each recorded log")
+    parser.add_argument("--pods", type=some, default=40_000, help="of the recorded log")
+    parser.add_argument("--rounds", type=some, default=3, help="over each recorded log")
     asked = parser.parse_args()
     if asked.processes:
         with tempfile.TemporaryDirectory() as directory:

@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar, cast
 
 import events as ev
+from benchmarks.arguments import some
 from benchmarks.constraints import Stopwatch, waiting
 from benchmarks.federation import Cores, Size, history, run_of
 from benchmarks.planning import Bench, gangs, singles
@@ -252,7 +253,7 @@ def measure(name: str, runs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="The longest stretch between two turns of a service's event loop.")
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"default: all of {', '.join(WORKLOADS)}")
-    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--runs", type=some, default=RUNS)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     chosen = asked.workloads or list(WORKLOADS)

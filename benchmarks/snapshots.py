@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 
 import events as ev
+from benchmarks.arguments import some
 from benchmarks.opening import BLOCK, opening
 from benchmarks.plot import Panel, Series, write
 from events import envelope, subjects
@@ -274,9 +275,9 @@ def told(point: Callable[[int], dict[str, Any]], nodes: list[int]) -> list[dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Snapshots of large states.")
-    parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
+    parser.add_argument("--nodes", type=some, nargs="+", default=NODES)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--build", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--build", type=some, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.build:

@@ -19,6 +19,7 @@ class Policy(Value, frozen=True):
     """Every bound with its unit. Changed as a whole by `PolicyChanged`, adopted first by `PolicyAdopted`.
 
     A field that came later has a value that turns it off: so a policy that was stored without it reads as it was meant.
+    It comes with a state version of its own, as it is part of the state: so no older version writes a policy without it.
     """
 
     profile: Profile

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import gc
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ app = typer.Typer(
 
 TRYING, SERVICES, LOGS, FEDERATION = "Try it", "Services", "A cluster's log", "Many clusters"
 """Where a command stands in the help."""
+NARROW = 80
+"""Terminals with fewer columns get the help of a command as plain text: the frames cut names of options short, and who
+must type them has to read them. A list of commands keeps its frames, as plain text cuts what each of them does."""
 SPEAK_NO_HTTP = ("planner", "feed")
 """Services that talk to nothing but NATS."""
 OWN_TLS = ("ingest", "binder")
@@ -63,6 +67,9 @@ def asked_for(arguments: Sequence[str]) -> typer.Typer:
         return app
     only = copy.copy(app)
     only.registered_commands, only.registered_groups = commands, groups
+    names_all = bool(groups) and all(one.startswith("-") for one in arguments[1:2])
+    if not names_all and shutil.get_terminal_size().columns < NARROW:
+        only.rich_markup_mode = None
     return only
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from services.console.job_sets import unsimulated
 from services.console.misspelt import misspelt, named
 from services.console.unread_gangs import unread_gangs
 from services.ingest.decoding import KINDS, Kind
@@ -97,7 +98,7 @@ def _for_no_node(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{named(obj)}: {why}" for obj in sets if nodes and not any(takes(obj, node) for node in nodes)]
 
 
-WARNINGS = (misspelt, unread_gangs, _suspended, _unlimited, _unheeded, _for_no_node)
+WARNINGS = (misspelt, unread_gangs, unsimulated, _suspended, _unlimited, _unheeded, _for_no_node)
 """Each looks through the objects, and says a sentence for what it finds."""
 
 

@@ -29,7 +29,9 @@ class BadPlace(Unusable):
 
 def read_place(text: str) -> tuple[int | None, int | None]:
     """(sequence, None) or (None, time in ns) of a ``--at``: a number, or RFC 3339. Raises BadPlace."""
-    if text.isascii() and text.isdecimal() and len(text) <= LONGEST_SEQUENCE:
+    if text.isascii() and text.isdecimal():
+        if len(text) > LONGEST_SEQUENCE:
+            raise BadPlace(f"--at {text}: expected a sequence of at most {LONGEST_SEQUENCE} digits")
         return int(text), None
     try:
         moment = datetime.fromisoformat(text.replace("z", "Z"))

@@ -222,12 +222,17 @@ class Simulation:
     def answer(self) -> dict[str, Any]:
         """Ready for JSON: what is bound, what waits, what cannot be read, and the digest (README.md names the keys)."""
         state = self.state
+        bound = {_name(pod.fact): pod.node for pod in bound_pods(state)}
         waiting = {_name(pod.fact): why for pod, why in why_each_waits(state)}
         for event in state.rejections.values():
             if event.kind == "Pod":
-                waiting[f"{event.namespace}/{event.name}"] = f"rejected: {rejected(event)}"
+                name, pod = f"{event.namespace}/{event.name}", state.pods.get(event.uid)
+                if pod is not None and pod.node:  # what cannot be read of it keeps it from nothing any more
+                    bound[name] = pod.node
+                else:
+                    waiting[name] = f"rejected: {rejected(event)}"
         return {
-            "bound": dict(sorted((_name(pod.fact), pod.node) for pod in bound_pods(state))),
+            "bound": dict(sorted(bound.items())),
             "waiting": dict(sorted(waiting.items())),
             "evicted": sorted(self.evicted),
             "gangs": gangs(state),

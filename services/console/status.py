@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from events import ProposalRefused, envelope, subjects
 from events.connection import Connection
-from events.envelope import Commit, Stored
+from events.envelope import Commit, MalformedCommit, Stored
 from events.jetstream import JetStreamLog
 from events.lease import holder_of
 from events.log import EventLog, LogError
@@ -31,6 +31,7 @@ from services.console.versions import supported
 from services.start import state_at
 from services.state import cohorts, versions
 from services.state.fold import State
+from services.state.form import UnknownCommit
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -101,8 +102,13 @@ class Observer:
                 self._note(commit)
 
     def _note_stored(self, stored: Stored) -> None:
-        if envelope.header_of(stored) is not None:
-            self._note(envelope.decode(stored))
+        """Of a commit that is in the state already. The fold read it, unless it began at a snapshot behind it. Raises
+        UnknownCommit."""
+        try:
+            if envelope.header_of(stored) is not None:
+                self._note(envelope.decode(stored))
+        except MalformedCommit as error:
+            raise UnknownCommit(str(error)) from error
 
     def _note(self, commit: Commit) -> None:
         header, time_ns = commit.header, self._believed_ns(commit.header.time_ns)

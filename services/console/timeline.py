@@ -34,15 +34,16 @@ STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_20
 
 def picture(line: Timeline, columns: int) -> Text:
     """A line for each cluster, the axis and the legend, at most `columns` wide."""
+    from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
     priorities = {alias: f"{priority / 1000:g}" for alias, priority in line.priorities.items()}
-    longest = min(LONGEST_ALIAS, max(map(len, priorities)))
+    longest = min(LONGEST_ALIAS, max(map(cell_len, priorities)))
     wide = longest + 1 + max(map(len, priorities.values()))
     cells = max(NARROWEST, min(WIDEST, columns - wide - 2))
     text = Text(no_wrap=True, overflow="ellipsis")
     for alias, priority in priorities.items():
-        text.append(f"{cut(alias):<{longest}} {priority:>{wide - longest - 1}} ", "bold")
+        text.append(f"{set_cell_size(cut(alias), longest)} {priority:>{wide - longest - 1}} ", "bold")
         for kind in kinds(line, alias, cells):
             text.append(MARKS[kind], STYLES[kind])
         text.append("\n")
@@ -67,7 +68,10 @@ def told(story: Iterable[Line], when: Callable[[Line], str]) -> Table:
 
 
 def cut(alias: str) -> str:
-    return alias if len(alias) <= LONGEST_ALIAS else f"{alias[: LONGEST_ALIAS - 1]}…"
+    """To `LONGEST_ALIAS` cells, of which a wide character takes two."""
+    from rich.cells import cell_len, set_cell_size
+
+    return alias if cell_len(alias) <= LONGEST_ALIAS else f"{set_cell_size(alias, LONGEST_ALIAS - 1).rstrip()}…"
 
 
 def kinds(line: Timeline, alias: str, cells: int) -> list[str]:

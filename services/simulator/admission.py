@@ -293,9 +293,9 @@ def _but_images(containers: Any) -> Any:
 
 
 def global_default(classes: dict[str, Object]) -> str:
-    """The name of the PriorityClass of pods that name none; empty: there is none."""
+    """The name of the PriorityClass of pods that name none; empty: there is none. Of several it is the smallest."""
     defaults = (c for c in classes.values() if c.get("globalDefault"))
-    default = max(defaults, key=lambda c: c.get("value") or 0, default=None)
+    default = min(defaults, key=lambda c: c.get("value") or 0, default=None)
     return default["metadata"]["name"] if default else ""
 
 

@@ -59,6 +59,10 @@ EVERYWHERE = {
     *(("scheduling.k8s.io/v1", "PriorityClass", name) for name in SYSTEM_PRIORITIES),
 }
 """What each cluster has from its beginning."""
+ENDS = ("Complete", "Completed", "Succeeded", "Failed")
+"""Conditions of a job that has ended, each in its project's word: Job and TrainJob, JobSet, Kubeflow's jobs, all."""
+VOLCANO_ENDS = ("Completed", "Failed", "Terminated", "Aborted")
+"""Phases of Volcano's Job without pods; one that was aborted has none before somebody resumes it."""
 SUFFIXES = (".yaml", ".yml", ".json")
 """Of the files of a directory that are read."""
 STDIN = Path("-")
@@ -134,14 +138,26 @@ def _makers(obj: Object) -> Iterator[tuple[str, Any, str, Any]]:
 
 
 def _has_ended(obj: Object) -> bool:
-    """Of pods and Jobs: they hold no room, and no pod is made of them any more."""
-    status = obj.get("status") or {}
+    """Of pods and jobs, whoever's they are: they hold no room, and no pod is made of them any more."""
+    status, kind = _part(obj, "status"), (_group(obj), obj["kind"])
     if (obj["apiVersion"], obj["kind"]) == ("v1", "Pod"):
         return status.get("phase") in ("Succeeded", "Failed")
-    if (obj["apiVersion"], obj["kind"]) == ("batch/v1", "Job"):
-        told = status.get("conditions") or ()
-        return any(one.get("type") in ("Complete", "Failed") and one.get("status") == "True" for one in told)
+    if kind == ("batch.volcano.sh", "Job"):
+        return _part(status, "state").get("phase") in VOLCANO_ENDS
+    if kind == ("batch", "Job") or kind in MAKES:
+        told = status.get("conditions")
+        return any(_says_end(one) for one in (told if isinstance(told, list) else ()))
     return False
+
+
+def _says_end(condition: Any) -> bool:
+    return isinstance(condition, dict) and condition.get("type") in ENDS and condition.get("status") == "True"
+
+
+def _part(obj: Object, field: str) -> Object:
+    """Empty for what is no object: a controller's own status is checked by nobody here."""
+    value = obj.get(field)
+    return value if isinstance(value, dict) else {}
 
 
 def _files(named: Path | str) -> list[Path]:

@@ -8,8 +8,10 @@ suffix here follows from the owner's namespace and name and the pod's number; po
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -31,6 +33,8 @@ NOT_COPIED = ("deployment.kubernetes.io/", "kubectl.kubernetes.io/last-applied-c
 GENERATION = "deprecated.daemonset.template.generation"
 """An annotation: how many templates a DaemonSet has had. Its pods have the number as a label."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+"""Of completion indexes, as a Job's status has them: ``1,3-5``."""
 WORKLOADS = frozenset(
     {*(("apps/v1", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")), ("batch/v1", "Job")}
 )
@@ -66,7 +70,7 @@ def expand(objects: Iterable[Object], nodes: Sequence[Object] = ()) -> Iterator[
 
 
 def pods_of(owner: Object, nodes: Sequence[Object] = ()) -> Iterator[Object]:
-    """The pods that exist once the controller has seen `owner` and none has ended."""
+    """The pods that exist once the controller has seen `owner`; of a Job those that have not ended by its status."""
     spec = owner["spec"]
     match owner["kind"]:
         case "Deployment":
@@ -83,7 +87,8 @@ def pods_of(owner: Object, nodes: Sequence[Object] = ()) -> Iterator[Object]:
                 yield daemon(owner, number, node["metadata"]["name"])
         case "Job" if not spec.get("suspend"):
             indexed = spec.get("completionMode") == "Indexed"
-            for number in range(at_once(owner)):
+            most = at_once(owner)
+            for number in islice(_indices_left(owner), most) if indexed else range(most):
                 yield job_pod(owner, number, number if indexed else None)
 
 
@@ -94,9 +99,33 @@ def count(spec: Object, field: str, default: int = 1) -> int:
 
 
 def at_once(job: Object) -> int:
-    """How many pods of a fresh Job run at the same time."""
-    parallelism = count(job["spec"], "parallelism")
-    return min(parallelism, count(job["spec"], "completions", parallelism))
+    """How many pods of a Job run at the same time; of one on its way only what is left to do."""
+    parallelism, completions = count(job["spec"], "parallelism"), job["spec"].get("completions")
+    succeeded = _counted(job, "succeeded")
+    if completions is None:  # once one has succeeded, no others are started
+        return min(parallelism, _counted(job, "active")) if succeeded else parallelism
+    return min(parallelism, max(0, int(completions) - succeeded))
+
+
+def _indices_left(job: Object) -> Iterator[int]:
+    """Of an Indexed Job, lowest first: those that no pod has brought to an end."""
+    completions, number = count(job["spec"], "completions", at_once(job)), 0
+    ended = (_RANGE.finditer(str(_status(job).get(field) or "")) for field in ("completedIndexes", "failedIndexes"))
+    for first, last in sorted((int(found[1]), int(found[2] or found[1])) for found in chain(*ended)):
+        yield from range(number, min(first, completions))
+        number = max(number, last + 1)
+    yield from range(number, completions)
+
+
+def _counted(job: Object, field: str) -> int:
+    """A count of the status; 0 for what is none, as it is a file's, and checked by nobody."""
+    value = _status(job).get(field)
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def _status(job: Object) -> Object:
+    status = job.get("status")
+    return status if isinstance(status, dict) else {}
 
 
 # ------------------------------------------------------------------------------------------------------------- one each

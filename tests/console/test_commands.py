@@ -39,8 +39,9 @@ def test_the_shell_completes_commands() -> None:
     assert said.stdout.split() == ["replay", "retention"]
 
 
-def test_a_command_is_the_same_where_it_is_the_only_one() -> None:
+def test_a_command_is_the_same_where_it_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is all that a process builds of the command line: what it does not begin with, it does not need."""
+    monkeypatch.setenv("COLUMNS", "80")
     whole = typer.main.get_command(app)
     assert isinstance(whole, typer.core.TyperGroup)
     for name, command in whole.commands.items():
@@ -55,6 +56,21 @@ def test_a_command_is_the_same_where_it_is_the_only_one() -> None:
                 0,
                 runner.invoke(app, [*path, "--help"], prog_name="muster").stdout,
             )
+
+
+@pytest.mark.parametrize("columns", ["50", "60", "79", "80"])
+@pytest.mark.parametrize("path", [["policy", "set"], ["job", "explain"], ["demo"]])
+def test_a_terminal_may_be_narrow(path: list[str], columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: names of options broke off, as ``--permit-waiting-…``."""
+    monkeypatch.setenv("COLUMNS", columns)
+    command: Any = typer.main.get_command(app)
+    for word in path:
+        command = command.commands[word]
+    width = {"terminal_width": int(columns)}  # click's runner looks at no terminal
+    said = runner.invoke(asked_for(path), [*path, "--help"], prog_name="muster", **width).stdout
+    words = said.replace(",", " ").split()
+    assert [one for option in command.params for one in option.opts if one.startswith("-") and one not in words] == []
+    assert max(map(len, said.splitlines())) <= int(columns)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--version", "planner"], ["plan"], ["_name"]])

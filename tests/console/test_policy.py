@@ -18,6 +18,9 @@ from services.cli.policy import NO_CHANGES
 from services.console.errors import Unusable
 from services.console.policy import InvalidPolicy, change, changed, current
 from services.console.verify import verify
+from services.state.form import UnknownVersion
+from services.writer import Writer
+from tests.second import BOTH
 from tests.world import World
 
 runner = CliRunner()
@@ -119,6 +122,19 @@ async def test_of_two_admins_at_once_one_is_refused() -> None:
     with pytest.raises(Unusable, match="another admin wrote just now"):
         await change(slow, {"gang_pods": 9})
     assert (await current(log))[1].gang_pods == 8
+
+
+async def test_a_policy_whose_fields_this_version_may_not_know_is_not_rewritten() -> None:
+    """It would lose them: a policy is written as a whole, and a field that came later comes with a state version."""
+    world = World(supports=BOTH)
+    writer = Writer(world.log, "admin")
+    last = await world.log.last(writer.subject)
+    writer.last = last.sequence if last is not None else 0
+    switch = ev.VersionsSwitched(rules=1, state=2)
+    place = await writer.append([switch], basis=world.state.sequence, cause="admin")
+    with pytest.raises(UnknownVersion, match="folded by state version 2, and this code has 1"):
+        await change(world.log, {"permit_waiting_ms": 1})
+    assert len(world.log.commits) == place
 
 
 def test_show_and_set_on_the_command_line(log: Path) -> None:

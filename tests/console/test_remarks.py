@@ -50,3 +50,60 @@ def test_bound_pods_that_keep_others_away_are_told_once() -> None:
     ]
     assert found["bound"]["default/c"] == "n"
     assert found["waiting"] == {"default/d": "not supported yet: required podAntiAffinity"}
+
+
+def job_set(**fields: object) -> dict:
+    template = {"spec": workload("Job", "x", 1)["spec"]}
+    jobs = [{"name": "driver", "template": template}, {"name": "workers", "template": template}]
+    spec = {"replicatedJobs": jobs, **fields}
+    metadata = {"name": "train", "namespace": "team"}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+
+
+def test_what_is_not_simulated_of_a_job_set_is_told() -> None:
+    """As it was: its jobs were placed at once, and wherever they fit, without a word."""
+    key, at_once = "alpha.jobset.sigs.k8s.io/exclusive-topology", "has no effect here: all of its jobs are made at once"
+    ordered = job_set(startupPolicy={"startupPolicyOrder": "InOrder"})
+    ordered["metadata"]["annotations"] = {key: "rack"}
+    depends = job_set()
+    depends["metadata"]["name"] = "later"
+    depends["spec"]["replicatedJobs"][1] |= {"dependsOn": [{"name": "driver", "status": "Ready"}]}
+    found = simulate([node("n"), ordered, depends]).answer()
+    assert found["warnings"] == [
+        f"JobSet team/train: spec.startupPolicy.startupPolicyOrder {at_once}",
+        f"JobSet team/train: metadata.annotations[{key}] has no effect here: its jobs may share such a domain",
+        f"JobSet team/later: spec.replicatedJobs[1].dependsOn {at_once}",
+    ]
+    assert len(found["bound"]) == 4
+
+
+def test_of_a_train_job_the_runtime_that_it_names_is_looked_at() -> None:
+    def runtime(name: str) -> dict:
+        spec = {"template": {"spec": job_set()["spec"]}}
+        metadata = {"name": name}
+        kind = "ClusterTrainingRuntime"
+        return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+    unused, used, plain = runtime("unused"), runtime("used"), runtime("plain")
+    for one in (unused, used):
+        one["spec"]["template"]["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "driver", "status": "Complete"}]
+    jobs = [
+        {**used, "kind": "TrainJob", "metadata": {"name": f"of-{name}"}, "spec": {"runtimeRef": {"name": name}}}
+        for name in ("used", "plain")
+    ]
+    assert simulate([node("n"), unused, used, plain, *jobs]).answer()["warnings"] == [
+        "TrainJob of-used: its JobSet's spec.replicatedJobs[1].dependsOn has no effect here: all of its jobs are made at"
+        " once"
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"startupPolicy": odd} for odd in (None, "InOrder", {"startupPolicyOrder": "AnyOrder"})),
+        {"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": job_set()["spec"]["replicatedJobs"][:1]},
+        {"replicatedJobs": "InOrder"},
+    ],
+)
+def test_nothing_is_said_of_a_job_set_without_an_order(fields: dict) -> None:
+    assert simulate([node("n"), job_set(**fields)]).answer()["warnings"] == []

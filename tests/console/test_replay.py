@@ -92,6 +92,13 @@ def test_what_is_no_place_says_what_was_expected(text: str) -> None:
         read_place(text)
 
 
+@pytest.mark.parametrize("digits", [21, 5_000])
+def test_a_number_that_is_too_long_for_a_sequence_is_called_that(digits: int) -> None:
+    """As it was: "expected a sequence, or a time", which it looks like."""
+    with pytest.raises(BadPlace, match=r"^--at 9+: expected a sequence of at most 20 digits$"):
+        read_place("9" * digits)
+
+
 async def test_the_summary_counts_and_names_reasons(world: World) -> None:
     found = summary(await replay(world.log))
     assert found["nodes"] == 1

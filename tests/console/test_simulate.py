@@ -61,6 +61,19 @@ def test_a_pod_of_a_cluster_that_is_on_its_way_out_is_no_member_and_holds_its_ro
     }
 
 
+def test_a_pod_that_runs_does_not_wait() -> None:
+    """As it was: one whose gang cannot be read stood under `waiting`, though it held its room."""
+    gang = {"gang.scheduling.koordinator.sh/name": "not a name"}
+    runs, new = given_out(pod("runs", "6", nodeName="n", priority=0)), pod("new")
+    runs["status"] = {"phase": "Running"}
+    for one in (runs, new):
+        one["metadata"]["annotations"] = gang
+    found = placed(node("n"), runs, new, pod("large", "3"))
+    assert found["bound"] == {"default/runs": "n"}
+    assert list(found["waiting"]) == ["default/large", "default/new"]
+    assert [line.partition(": ")[0] for line in found["rejected"]] == ["Pod default/runs", "Pod default/new"]
+
+
 def test_a_pod_may_take_centuries_to_end() -> None:
     vm = pod("vm", "3", nodeName="n", terminationGracePeriodSeconds=1 << 32)
     found = placed(node("n", "4"), vm, pod("new", "2"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from unittest.mock import AsyncMock, Mock
 
+import msgspec
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -26,6 +28,7 @@ from events.memory import MemoryLog
 from services.cli.muster import app
 from services.console.status import Observer, picture, watch
 from services.console.summary import summary
+from tests.homes import put_commits, put_snapshot
 from tests.waiting import until
 from tests.world import SECOND_NS, World
 
@@ -349,6 +352,25 @@ async def test_a_log_that_cannot_be_followed_any_more_ends_the_watching_with_a_w
     with pytest.raises(LogError, match="commits are missing"):
         async for _ in watch(Lost("test")):
             pass
+
+
+def test_a_commit_behind_a_snapshot_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """As it was: a traceback. The fold begins at the snapshot; only the rates ask what the commit says."""
+    world = World()
+    world.node("n0")
+    path, before = tmp_path / "log.db", world.log.commits[:-1]
+    unheard = msgspec.structs.replace(world.log.commits[-1], payload=b'[{"type":"Unheard"}]')
+
+    async def filed() -> None:
+        log = await open_log(str(path), "test", create=True)
+        await put_commits(log, [*before, unheard])
+        await put_snapshot(log, world.state)
+        await log.close()
+
+    asyncio.run(filed())
+    result = runner.invoke(app, ["status", str(path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(rf"error: commit {unheard.sequence} on .*: Invalid value 'Unheard'.*\n", result.stderr)
 
 
 def test_watching_as_json_is_one_object_a_line(log: Path) -> None:

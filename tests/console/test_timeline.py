@@ -7,6 +7,7 @@ import io
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from services.console.timeline import MARKS, axis, kinds, picture, told
@@ -94,3 +95,12 @@ def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
     assert drawn[0].startswith("https://pai-with-a-long…")
     step = Line(1, 0, "https://pai-with-a-long-name.example", "scheduled", "R2", "it ran for " + "a while " * 40)
     assert max(map(len, printed(told([step], lambda _: "now"), columns))) <= columns
+
+
+def test_a_wide_alias_does_not_shift_its_line() -> None:
+    """As it was: characters were counted, and its marks stood too far right, out of step with the axis."""
+    line = timeline(5, **{alias: [(0, WAITS), (2, KEPT)] for alias in ("北京-h100", "lab", "北京" * 12)})
+    *rows, _, _ = printed(picture(line, 80), 80)
+    assert {cell_len(row.partition(MARKS[WAITS])[0]) for row in rows} == {28}
+    assert {cell_len(row) for row in rows} == {79}
+    assert rows[2].startswith("北京" * 5 + "北… ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -326,6 +327,53 @@ def test_what_kubectl_says_of_a_cluster_is_what_there_is(tmp_path: Path) -> None
     objects = load_yaml([write(tmp_path / "all.yaml", "\n---\n".join(told))])
     assert [obj["metadata"]["name"] for obj in objects] == ["web-1-a", "alone", "of-another", "goes-on", "train-0"]
     assert not any("resourceVersion" in obj["metadata"] for obj in objects)
+
+
+def told_of(kind: str, **status: Any) -> dict[str, Any]:
+    versions = {"Job": "batch.volcano.sh/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2", "Pod": "v1"}
+    versions |= {"TrainJob": "trainer.kubeflow.org/v1alpha1", "ReplicaSet": "apps/v1"}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}
+    spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    version = versions.get(kind, "kubeflow.org/v1")
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "j"}, "spec": spec, "status": status}
+
+
+def condition(kind: str, says: str, status: str = "True") -> dict[str, Any]:
+    return told_of(kind, conditions=[{"type": "Suspended", "status": "False"}, {"type": says, "status": status}])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *(condition("JobSet", says) for says in ("Completed", "Failed")),
+        *(condition("TrainJob", says) for says in ("Complete", "Failed")),
+        *(condition(kind, says) for kind in ("PyTorchJob", "MPIJob") for says in ("Succeeded", "Failed")),
+        *(told_of("Job", state={"phase": phase}) for phase in ("Completed", "Failed", "Terminated", "Aborted")),
+    ],
+    ids=lambda told: f"{told['kind']} {told['status']}",
+)
+def test_a_job_that_has_ended_makes_no_pods(told: dict[str, Any], tmp_path: Path) -> None:
+    """As it was: of other projects' jobs nobody looked, and `muster simulate` started again what had ended long ago."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": [told, {**told, "kind": "Other"}]}
+    objects = load_yaml([write(tmp_path / "now.json", json.dumps(listed))])
+    assert [obj["kind"] for obj in objects] == ["Other"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *(condition("JobSet", "Completed", "False"), condition("PyTorchJob", "Running")),
+        *(
+            told_of("JobSet", conditions=odd)
+            for odd in (None, "Failed", {"type": "Failed"}, ["Failed"], [{"type": []}])
+        ),
+        *(told_of("Job", state=odd) for odd in (None, "Completed", {"phase": "Running"}, {"phase": ["Completed"]})),
+        *(condition("ReplicaSet", "Failed"), told_of("Job", conditions=[{"status": "Completed"}])),
+    ],
+    ids=lambda told: f"{told['kind']} {told['status']}",
+)
+def test_a_job_that_does_not_say_that_it_has_ended_has_not(told: dict[str, Any], tmp_path: Path) -> None:
+    assert len(load_yaml([write(tmp_path / "now.json", json.dumps(told))])) == 1
 
 
 def test_what_every_cluster_has_is_no_second_one(tmp_path: Path) -> None:

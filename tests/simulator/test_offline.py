@@ -48,10 +48,21 @@ def test_a_pod_has_the_priority_that_its_class_has_when_it_comes() -> None:
     assert priority("a") == 0
     api.apply_new(priority_class("usual", 5, default=True))
     assert priority("b") == 5
-    api.apply_new(priority_class("higher", 7, default=True))
-    assert (priority("c"), priority("d", priorityClassName="usual")) == (7, 5)
-    api.delete(api.collection("scheduling.k8s.io/v1", "PriorityClass"), "", "higher")
+    api.apply_new(priority_class("lower", 3, default=True))
+    assert (priority("c"), priority("d", priorityClassName="usual")) == (3, 5)
+    api.delete(api.collection("scheduling.k8s.io/v1", "PriorityClass"), "", "lower")
     assert priority("e") == 5
+
+
+def test_of_two_global_defaults_the_smallest_counts() -> None:
+    """As it was: the largest, so that pods without a class were placed before those of the class between the two.
+
+    ``kubectl explain priorityclass.globalDefault`` says which.
+    """
+    classes = [priority_class("high", 1000, default=True), priority_class("low", 10, default=True)]
+    for given in (classes, classes[::-1]):
+        (made,) = (obj for obj in served([*given, pod("a")]) if obj["kind"] == "Pod")
+        assert (made["spec"]["priority"], made["spec"]["priorityClassName"]) == (10, "low")
 
 
 def test_a_pod_costs_the_same_however_many_priority_classes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

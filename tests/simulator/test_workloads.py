@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.simulator.workloads import expand, fnv1a, job_pod, pods_of, replica, replica_set_of, uid_of
+from services.simulator.workloads import (
+    COMPLETION_INDEX,
+    expand,
+    fnv1a,
+    job_pod,
+    pods_of,
+    replica,
+    replica_set_of,
+    uid_of,
+)
 from tests.simulator.objects import Object, template, workload
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?", fullmatch=True)
@@ -59,6 +70,39 @@ def test_a_job_starts_its_parallelism() -> None:
     labels = pod["metadata"]["labels"]
     assert labels["batch.kubernetes.io/job-name"] == labels["job-name"] == "j"
     assert labels["batch.kubernetes.io/controller-uid"] == pod["metadata"]["ownerReferences"][0]["uid"]
+
+
+def on_its_way(status: Any, **spec: Any) -> list[Object]:
+    return list(pods_of({**workload("Job", "j", **spec), "status": status}))
+
+
+def test_a_job_on_its_way_makes_only_the_pods_that_are_left() -> None:
+    """As it was: as many as of a fresh one, so that `muster simulate` over a cluster's Jobs took room that is free."""
+    assert len(on_its_way({"succeeded": 8, "active": 2}, parallelism=5, completions=10)) == 2
+    assert len(on_its_way({"succeeded": 3, "failed": 4}, parallelism=5, completions=10)) == 5
+    assert len(on_its_way({"succeeded": 11}, parallelism=5, completions=10)) == 0
+    assert len(on_its_way({"active": 5}, parallelism=5)) == 5
+    assert len(on_its_way({"succeeded": 1, "active": 2}, parallelism=5)) == 2, "none is started after the first success"
+
+
+def test_an_indexed_job_on_its_way_leaves_out_what_has_ended() -> None:
+    job = {"completionMode": "Indexed", "parallelism": 3, "completions": 10}
+
+    def indices(**status: Any) -> list[str]:
+        return [pod["metadata"]["labels"][COMPLETION_INDEX] for pod in on_its_way(status, **job)]
+
+    assert indices(succeeded=4, completedIndexes="0,2-4") == ["1", "5", "6"]
+    assert indices(succeeded=4, completedIndexes="2-4,9", failedIndexes="0,5") == ["1", "6", "7"]
+    assert indices(succeeded=8, completedIndexes="0-7") == ["8", "9"]
+    assert indices(succeeded=9, completedIndexes="1-9999999999") == ["0"]
+
+
+@pytest.mark.parametrize(
+    "odd", [None, [], {"succeeded": "8"}, {"succeeded": -3}, {"completedIndexes": ["x"]}, {"a": 1}]
+)
+def test_a_job_with_an_odd_status_is_a_fresh_one(odd: Any) -> None:
+    for mode in ("Indexed", "NonIndexed"):
+        assert len(on_its_way(odd, parallelism=5, completions=10, completionMode=mode)) == 5
 
 
 def test_an_indexed_jobs_pods_know_their_index() -> None:
