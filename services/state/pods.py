@@ -109,6 +109,13 @@ def accept(state: State, held: Claim, stage: str) -> None:
             table.accept(row, table.classes[held.scheduling_class])
             state.nodes[held.node].touched = state.sequence
     held.stage = stage
+    _may_stay(state, held)
+
+
+def _may_stay(state: State, held: Claim) -> None:
+    """What is reserved on the node may have to do without its room for ever."""
+    if state.reservations and reservations.stays(state, held):
+        reservations.doubt(state, held.node)
 
 
 def release(state: State, uid: str) -> Claim | None:
@@ -152,8 +159,7 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
         tallies.claimed(state, pod, 1)
         groups.shrunk(state, pod)
     pod.node = held.node
-    if state.reservations and reservations.stays(state, held):
-        reservations.doubt(state, held.node)
+    _may_stay(state, held)
     if pod.gang:
         groups.started(state, state.gangs[pod.gang])
     group = state.groups.get(pod.group)

@@ -9,7 +9,7 @@ from itertools import combinations
 
 import events as ev
 from services.state.fold import State
-from services.state.records import NOMINATED, PENDING, PROPOSED, TERMINATING, Claim
+from services.state.records import NOMINATED, PENDING, PROPOSED, TERMINATING, Claim, Reservation
 from tests.state import naive
 
 Rooms = list[tuple[ev.SchedulingClassObserved, int]]
@@ -44,7 +44,7 @@ def misfit(state: State, node: str, uids: list[str]) -> str:
     return f"pods that open {twice} on {node} a second time" if twice else ""
 
 
-def by_node(state: State, kept: ev.RoomReserved) -> dict[str, Rooms]:
+def by_node(state: State, kept: ev.RoomReserved | Reservation) -> dict[str, Rooms]:
     found: dict[str, Rooms] = {}
     for of_class in kept.room:
         for node, pods in of_class.nodes.items():

@@ -135,7 +135,7 @@ MORE: dict[str, Plant] = {
     "ports not planned": Plant(
         "a planner proposes a node though somebody else has the host port there",
         "services.planner.placement",
-        (("        ports = self.ports_free(info)\n", "        ports = None\n"),),
+        (("        ports = self.ports_free(info)\n        if ports", "        ports = None\n        if ports"),),
     ),
     "preferred is required": Plant(
         "a preferred affinity keeps a pod from all other nodes",
@@ -395,12 +395,12 @@ MORE: dict[str, Plant] = {
     "kept for what stays": Plant(
         "room is kept for a gang that starves as if other schedulers' pods and DaemonSets' would leave",
         "services.state.reservations",
-        (("    return not pod.fact.candidate or fits.nodes_named(", "    return False and fits.nodes_named("),),
+        (("    return names_nodes or not pod.fact.candidate\n", "    return False\n"),),
     ),
     "kept where ports stay open": Plant(
         "room is kept for a gang that starves beside host ports that stay open",
         "services.planner.rules.starvation.node_choice",
-        (("        elif info.ports:\n", "        elif False:\n"),),
+        (("if with_ports else ():", "if False else ():"),),
         (
             (
                 "services.binder.rules.starvation.reserving",

@@ -22,7 +22,7 @@ from services.state import membership
 from services.state.clock import JUMP_NS, TICK_SPACING_NS
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.records import BOUND, PERMITTED, SUCCEEDED, Group
+from services.state.records import AWAITING, BOUND, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current, fitting
 from tests.simulation.before import Before
@@ -114,6 +114,8 @@ class Witness:
                 self._in_queue_order(commit)
                 fits = not first or ahead.has_room(self.state, first)
                 _require(fits, f"{commit.sequence} takes the room of {first}, which goes before all others (7.5)")
+            if self.state.reservations and (commit.header.writer, commit.header.cause) == ("binder", "decide"):
+                self._kept_can_come(commit)
         self._last[stored.subject] = stored.sequence
 
     def _first_in_queue(self, stored: Stored) -> str:
@@ -288,6 +290,19 @@ class Witness:
             if self._touched.get(node, 0) <= commit.header.basis:
                 found = fitting.never_free(self.state, node, classes)
                 _require(not found, f"{commit.sequence} reserves {found} (section 5)")
+
+    def _kept_can_come(self, commit: Commit) -> None:
+        """Nor does anything stay kept that cannot, but for a gang of which something is to be judged."""
+        judged = {getattr(event, "group", "") for event in commit.events}
+        for key, kept in self.state.reservations.items():
+            group = self.state.groups.get(key)
+            if group is None or group.phase == AWAITING or key in judged:
+                continue
+            for node, classes in fitting.by_node(self.state, kept).items():
+                there = self.state.nodes.get(node)
+                if there is not None and max(there.touched, self._touched.get(node, 0)) <= commit.header.basis:
+                    found = fitting.never_free(self.state, node, classes)
+                    _require(not found, f"{commit.sequence} goes on keeping {found} (section 5)")
 
     def _in_queue_order(self, commit: Commit) -> None:
         """Each group is one entry of the queue, and of what is proposed the higher priority comes first (7.5). As far
