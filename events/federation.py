@@ -100,7 +100,7 @@ class SubmissionHeld(FederationEvent, frozen=True):
 
 
 class RunReleased(FederationEvent, frozen=True):
-    """Outcome: what was held may run, or is not there any more."""
+    """Outcome: what was held may run, or is not there any more; an answer said so, or a list."""
 
     job: str
     cluster: str

@@ -37,7 +37,7 @@ from services.federator.backends import (
     Submitted,
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
-from services.federator.records import ABANDONED, ENDED, STOPPING, SUBMITTED, Job, Place
+from services.federator.records import ABANDONED, ENDED, RACING, STOPPING, SUBMITTED, Job, Place
 from services.federator.rules import forgotten, gone, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
@@ -151,8 +151,8 @@ def name_described(job: Job, place: Place, owner: Owner, described: Described) -
 
 def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused | None:
     """The cluster refuses to release a held run: the run is out of the race, and what exists of it is to be stopped. None
-    when it is to be stopped already."""
-    if place.phase != SUBMITTED:
+    when it is to be stopped already, and when an earlier release took effect all the same: it runs, or has won (R15)."""
+    if place.phase != SUBMITTED or place.runs or job.phase != RACING:
         return None
     at = {"job": job.uid, "cluster": place.cluster}
     return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)

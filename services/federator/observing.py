@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import islice
 
-from events import ClusterObserved, ClusterSilent, RemainsFound, StrayFound, Ticked
+from events import ClusterObserved, ClusterSilent, RemainsFound, RunReleased, StrayFound, Ticked
 from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
 from services.federator.records import ENDED, NOTHING, NS_PER_MS, Cluster, Key, Place
@@ -115,6 +115,20 @@ def strays(state: State, account: str, federation: str, listing: Listing) -> lis
         and held.run.uid not in known
     }
     return list(islice(found.values(), max(0, MOST_STRAYS - len(known))))
+
+
+def released(state: State, account: str, listing: Listing) -> list[RunReleased]:
+    """Of runs that are to be let go those that are not held any more: an attempt whose answer was lost took effect."""
+    if not state.releasing:
+        return []
+    listed = {run.name: run for run in listing.runs}
+    found = []
+    for uid, alias in state.open.get(account, ()):
+        place = state.jobs[uid].places[alias]
+        run = listed.get(place.name) if (uid, alias) in state.releasing else None
+        if run is not None and run.uid == place.uid and not run.held:
+            found.append(RunReleased(job=uid, cluster=alias))
+    return found
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:

@@ -159,12 +159,14 @@ class Polling:
         now_ns = observing.log_time_ns(state, clock_ns)
         asked_ns = min(asked_ns, now_ns)  # time jumped while the question was under way
         said: Event | None
+        released: list[Event] = []
         found: list[Event] = []
         if isinstance(answer, Listing):
             said = observing.observed(
                 state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
             )
             self._answered[account] = asked_ns
+            released = [*observing.released(state, account, answer)]
             found = self._late(account, answer)
         elif isinstance(answer, Unchanged):
             said = None
@@ -172,5 +174,5 @@ class Polling:
         else:
             said = observing.silent(state, account, answer.reason, before_ns=before_ns)
         if said is not None:
-            return [observing.ticked(state, clock_ns), said, *found]
-        return found
+            return [observing.ticked(state, clock_ns), *released, said, *found]
+        return [*released, *found]
