@@ -162,13 +162,19 @@ class Kubernetes:
                 raise
 
     async def _resume(self, name: str, path: Sequence[str], uid: str) -> None:
-        """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError."""
+        """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError, also where an admission
+        policy denies it: Kubernetes answers 422 to that as well, and the Job is held still."""
         said = {tuple(path): uid, ("metadata", "annotations", gangs.PHASE): gangs.HELD}
         try:
             await self._jobs.resume(name, said, gangs.PHASE, gangs.RELEASED)
         except ApiError as error:
-            if error.code != 422:
+            if error.code != 422 or await self._is_held(name, uid):
                 raise
+
+    async def _is_held(self, name: str, uid: str) -> bool:
+        """Of a Job of this run. Raises ApiError."""
+        job = await self._jobs.get_job(name)
+        return job is not None and uid in (job.metadata.uid, _first(job)) and job.says(gangs.PHASE) == gangs.HELD
 
     async def _suspend(self, jobs: Sequence[Job]) -> None:
         """Raises ApiError."""
