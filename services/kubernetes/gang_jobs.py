@@ -21,8 +21,9 @@ from services.kubernetes.transport import JSON, UNREADABLE, Answer, Transport, d
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 JOBS = Resource("jobs.batch", "/apis/batch/v1/jobs")
-JOB_NAME = "batch.kubernetes.io/job-name"
-"""The label by which a Job's controller marks its pods."""
+CONTROLLER = "batch.kubernetes.io/controller-uid"
+"""The label by which a Job's controller marks its pods: the Job's UID. That with its name outlives it, on pods that
+somebody kept."""
 PAGE = 1_000
 MOST_ANSWERED_BYTES = 256 * 1024 * 1024
 """A page of as many Jobs is some megabytes. What goes on behind it is not read: whoever has several clusters has all of
@@ -106,8 +107,8 @@ class GangPod(Object):
     status: _GangPodStatus = msgspec.field(default_factory=_GangPodStatus)
 
     @property
-    def job(self) -> str:
-        return (self.metadata.labels or {}).get(JOB_NAME, "")
+    def job_uid(self) -> str:
+        return (self.metadata.labels or {}).get(CONTROLLER, "")
 
     @property
     def is_over(self) -> bool:

@@ -52,7 +52,7 @@ from services.federator.backends import (
 from services.federator.backends.responses import clock_ms, cut
 from services.kubernetes.access import Access
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
-from services.kubernetes.gang_jobs import JOB_NAME, JOBS, GangJobs, GangPod, Job
+from services.kubernetes.gang_jobs import CONTROLLER, JOBS, GangJobs, GangPod, Job
 from services.kubernetes.objects import Metadata
 from services.kubernetes.resources import Resource
 
@@ -205,8 +205,8 @@ class Kubernetes:
             if first is None:
                 return Absent()
             others = await self._others(first.metadata.uid)
-            names = ", ".join(job.metadata.name for job in (first, *others))
-            found = Found(first, others, await self._jobs.pods(f"{JOB_NAME} in ({names})"))
+            uids = ", ".join(job.metadata.uid for job in (first, *others))
+            found = Found(first, others, await self._jobs.pods(f"{CONTROLLER} in ({uids})"))
         except ApiError as error:
             return _silent(error)
         return Described(run=_run(name, found), owner=gangs.owner(first.metadata.annotations, name))
@@ -240,11 +240,11 @@ def _found(jobs: Sequence[Job], pods: Sequence[GangPod]) -> list[Found]:
     of_job: dict[str, Found] = {}
     for job in jobs:
         if (run := found.get(_first(job) or job.metadata.uid)) is not None:
-            of_job[job.metadata.name] = run
+            of_job[job.metadata.uid] = run
             if job is not run.first:
                 run.others.append(job)
     for pod in pods:
-        if (run := of_job.get(pod.job)) is not None:
+        if (run := of_job.get(pod.job_uid)) is not None:
             run.pods.append(pod)
     return list(found.values())
 

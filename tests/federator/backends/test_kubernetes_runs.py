@@ -39,7 +39,10 @@ def other(*conditions: str, **given: Any) -> Any:
 
 def pod(phase: str, of: str = "train", node: str = "n1", deleted: bool = False, started: str = MOMENT) -> GangPod:
     made = {
-        "metadata": {"labels": {gang_jobs.JOB_NAME: of}, "deletionTimestamp": MOMENT if deleted else None},
+        "metadata": {
+            "labels": {gang_jobs.CONTROLLER: f"uid of {of}"},
+            "deletionTimestamp": MOMENT if deleted else None,
+        },
         "spec": {"nodeName": node},
         "status": {"phase": phase, "containerStatuses": [{"state": {"running": {"startedAt": started}}}]},
     }
