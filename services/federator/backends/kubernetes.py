@@ -212,15 +212,19 @@ class Kubernetes:
         return Described(run=_run(name, found), owner=gangs.owner(first.metadata.annotations, name))
 
     async def is_gone(self, name: str, uid: str) -> bool:
-        """Its Jobs were deleted, and what somebody left of its pods, or a node keeps that does not answer, is over."""
+        """Its Jobs were deleted, and what somebody left of its pods, or a node keeps that does not answer, is over. A pod
+        of its name may be its own, unless the pod's Job is there: then that is another run's."""
         try:
             first = await self._jobs.get_job(gangs.kubernetes_name(name))
             if (first is not None and first.metadata.uid == uid) or await self._others(uid):
                 return False
+            jobs, _ = await self._jobs.jobs(gangs.SELECTOR)
             pods = await self._jobs.pods(gangs.SELECTOR)
         except ApiError:
             return False
-        return all(pod.is_over or (pod.metadata.annotations or {}).get(gangs.NAME) != name for pod in pods)
+        others = {job.metadata.uid for job in jobs if uid not in (job.metadata.uid, _first(job))}
+        left = [pod for pod in pods if not pod.is_over and pod.job_uid not in others]
+        return all((pod.metadata.annotations or {}).get(gangs.NAME) != name for pod in left)
 
     async def _others(self, uid: str) -> list[Job]:
         """The other Jobs of a run. Raises ApiError."""
