@@ -318,10 +318,10 @@ def _failed(error: ApiError) -> Refused | Limited | NotSent | InDoubt:
         return InDoubt(reason=cut(str(error))) if error.sent else NotSent(reason=cut(str(error)))
     if error.code == 429:
         return Limited(retry_after_ms=int((error.retry_after_s or 1.0) * 1000))
-    if error.retryable or error.code == 409 or not 300 <= error.code < 500:
+    if not error.final and (error.retryable or error.code == 409 or not 300 <= error.code < 500):
         return InDoubt(reason=cut(str(error)))
     code = error.reason or f"HTTP {error.code}"
-    return Refused(code=cut(code), message=cut(str(error)), of_content=error.code in (400, 413, 422))
+    return Refused(code=cut(code), message=cut(str(error)), of_content=error.final or error.code in (400, 413, 422))
 
 
 def _silent(error: ApiError) -> Silent:

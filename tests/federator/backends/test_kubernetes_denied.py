@@ -10,6 +10,7 @@ from services.federator.backends import Accepted, Refused
 from services.federator.backends.gangs import HELD, PHASE, job_names
 from services.federator.backends.kubernetes import Kubernetes
 from services.kubernetes.access import direct
+from services.kubernetes.errors import TOO_LARGE
 from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import OWNER, KubernetesSite, submission
 
@@ -48,3 +49,16 @@ async def test_a_release_that_an_admission_policy_denies_is_refused(
     assert held[denied]["metadata"]["annotations"][PHASE] == HELD
     site.cluster.faults.lift(policy)
     assert await backend.release(submission(NAME, roles=ROLES), answer.uid) == Accepted(uid=answer.uid)
+
+
+async def test_what_etcd_never_takes_is_refused(site: KubernetesSite, backend: Kubernetes) -> None:
+    """As it was: a 500 is in doubt. The same bytes were sent for ever, also of a job that was cancelled."""
+    answer = await backend.submit(submission(NAME, roles=ROLES))
+    assert isinstance(answer, Accepted)
+    site.cluster.faults.plan(verb="create", status=500, message=TOO_LARGE, times=0)
+    for refused in (
+        await backend.submit(submission("larger", roles=ROLES)),
+        await backend.release(submission(NAME, roles=ROLES), answer.uid),
+    ):
+        assert isinstance(refused, Refused)
+        assert refused.of_content, "no attempt before can have been taken either"
