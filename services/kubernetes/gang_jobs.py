@@ -59,6 +59,7 @@ class JobSpec(Object):
 class JobCondition(Object):
     type: str
     status: str = ""
+    last_transition_time: Time | None = None
 
 
 class JobStatus(Object):
@@ -72,6 +73,12 @@ class Job(Object):
 
     def is_so(self, condition: str) -> bool:
         return any(one.type == condition and one.status == "True" for one in self.status.conditions or ())
+
+    def since_ms(self, *conditions: str) -> int | None:
+        """Since when the first of these holds, epoch milliseconds, 0 where it does not say; None while none does."""
+        held = [one for one in self.status.conditions or () if one.type in conditions and one.status == "True"]
+        times = [one.last_transition_time for one in held]
+        return min((int(time.timestamp() * 1000) if time else 0 for time in times), default=None)
 
     def says(self, annotation: str) -> str:
         return (self.metadata.annotations or {}).get(annotation, "")

@@ -10,8 +10,9 @@
     …R.dockerImage                            the uri of the prerequisite of that name
     …R.commands, the default deployment's     one shell script, with ``<% $parameters.… %>``, ``$data``, ``$script`` and
       preCommands and postCommands            ``$output`` filled in, as the server does it
-    …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances; its role then
-                                              decides for the job
+    …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances. With so many of
+                                              any role, by default all of them, the job succeeds; a role that says -1
+                                              does not decide
     …R.extraContainerOptions.shmMB            a memory volume at /dev/shm
     (the entry's scheduler)                   schedulerName, and the label or annotation of its gangs
 
@@ -19,8 +20,9 @@ All Jobs are made suspended: without pods, and *held*. The first takes the name.
 by owner reference and by label, and go when it goes. How far a run is stands in an annotation of each Job, `PHASE`.
 
 A Job's controller ends its pods: with the first that fails (``backoffLimit`` 0, as OpenPAI's default asks), or when
-enough have succeeded. A pod finds who it is as on OpenPAI: ``PAI_JOB_NAME``, ``PAI_CURRENT_TASK_ROLE_NAME``,
-``PAI_CURRENT_TASK_ROLE_TASK_COUNT``, ``PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX`` and ``PAI_TASK_INDEX``.
+enough have succeeded. Who then ends the other Jobs stands in `kubernetes`. A pod finds who it is as on OpenPAI:
+``PAI_JOB_NAME``, ``PAI_CURRENT_TASK_ROLE_NAME``, ``PAI_CURRENT_TASK_ROLE_TASK_COUNT``,
+``PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX`` and ``PAI_TASK_INDEX``.
 
 What Jobs cannot say is refused and never left out: other completions, retries of the job, secrets, an image that asks
 for a password. Ports need no mapping, each pod has an address of its own; ``extras`` are OpenPAI's plugins and mean
@@ -182,9 +184,11 @@ def _job_spec(job: Mapped, role: str, spec: Mapped, group: str, placing: Placing
 
 
 def _succeeded(spec: Mapped) -> int:
-    """How many of a role's instances make the job a success; 0: all of every role."""
-    count = (spec.get("completion") or {}).get("minSucceededInstances") or 0
-    return count if count > 0 else 0
+    """How many of a role's instances make the job a success: all of them where it does not say, or says 0, as the server
+    has it. 0: none, as it asks for more than there are, or for less than none."""
+    instances: int = spec.get("instances", 1)
+    count: int = (spec.get("completion") or {}).get("minSucceededInstances") or instances
+    return count if 0 < count <= instances else 0
 
 
 def owner(annotations: Mapping[str, str] | None, name: str) -> Owner | None:

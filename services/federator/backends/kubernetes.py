@@ -12,9 +12,9 @@ comes late would make a second run. It cannot, as each step says which object it
 
 A late submission makes a first Job that is in nobody's log and nobody releases: a list shows it, held, and it is cleared.
 
-A run is `running` when all pods of all its Jobs run or have succeeded. It is over when one of its Jobs failed, when one
-that decides succeeded, or all did, and no pod is left that runs: a node that does not answer keeps its pods, and their
-run is `stopping` until they are gone. A Job's controller ends the rest of one Job when a part has ended the whole;
+A run is `running` when all pods of all its Jobs run or have succeeded. It is over with the first of its Jobs that failed,
+or decides and succeeded, else when all did, and no pod is left that runs: a node that does not answer keeps its pods, and
+their run is `stopping` until they are gone. A Job's controller ends the rest of one Job when a part has ended the whole;
 nobody does so for several Jobs: whoever observes a run that is over suspends its rest.
 """
 
@@ -58,6 +58,8 @@ from services.kubernetes.resources import Resource
 
 ODD = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What comes of a body that anybody may have written."""
+FAILING, SUCCEEDING = ("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")
+"""A Job's conditions: the first says how it will end, the second that it has, with all of its pods."""
 STOPPED_SAID = {gangs.PHASE: gangs.STOPPED}
 
 
@@ -294,17 +296,21 @@ def _state(found: Found) -> str:
 
 
 def _end(found: Found) -> str:
-    """How the run ended; empty while it did not. A role that decides goes first: others may fail for want of it."""
-    if any(job.is_so("Complete") and job.says(gangs.DECIDES) for job in found.jobs):
+    """How the run ended; empty while it did not. As on OpenPAI the first role decides that failed, or that succeeded and
+    decides. Of two in one second that is the latter: others may fail for want of it."""
+    failed = [since_ms for job in found.jobs if (since_ms := job.since_ms(*FAILING)) is not None]
+    done = [(job, since_ms) for job in found.jobs if (since_ms := job.since_ms(*SUCCEEDING)) is not None]
+    decided = [since_ms for job, since_ms in done if job.says(gangs.DECIDES)]
+    if decided and min(decided) <= min(failed, default=min(decided)):
         return SUCCEEDED
-    if any(job.is_so("Failed") for job in found.jobs):
+    if failed:
         return FAILED
-    done = sum(job.is_so("Complete") for job in found.jobs)
-    return SUCCEEDED if done and done >= max(len(found.jobs), _roles(found.first)) else ""
+    return SUCCEEDED if done and len(done) >= max(len(found.jobs), _roles(found.first)) else ""
 
 
 def _is_over(job: Job) -> bool:
-    return job.is_so("Complete") or job.is_so("Failed")
+    """Whether its controller has ended it, or is about to."""
+    return job.since_ms(*FAILING, *SUCCEEDING) is not None
 
 
 def _roles(first: Job) -> int:

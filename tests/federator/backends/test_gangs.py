@@ -157,9 +157,10 @@ def test_a_deployments_commands_are_a_roles_own() -> None:
 
 @pytest.mark.parametrize(
     ("succeeded", "decides", "policy"),
-    [(None, False, None), (-1, False, None), (0, False, None), (1, True, 1), (2, True, None), (9, True, None)],
+    [(None, True, None), (-1, False, None), (0, True, None), (1, True, 1), (2, True, None), (9, False, None)],
 )
 def test_so_many_instances_make_a_success(succeeded: int | None, decides: bool, policy: int | None) -> None:
+    """By default all of one role, as the server has it. As it was: all of every role."""
     made = job("train", instances=2)
     made["taskRoles"]["worker"]["completion"] = {"minSucceededInstances": succeeded}
     first = objects(made, Placing()).first
@@ -305,6 +306,7 @@ def test_what_is_no_marker(annotations: dict[str, str] | None) -> None:
 def test_every_task_role_is_a_job_and_all_of_them_one_gang() -> None:
     described = job("train", instances=2, roles=3)
     described["taskRoles"]["ps"] |= {"instances": 1, "completion": {"minSucceededInstances": 1}}
+    described["taskRoles"]["chief"] |= {"completion": {"minSucceededInstances": -1}}
     gang = objects(described, Placing())
     first, others = job_names("train", OWNER)
     assert [made["metadata"]["name"] for made in (gang.first, *gang.others)] == [first, f"{others}-1", f"{others}-2"]
@@ -316,7 +318,7 @@ def test_every_task_role_is_a_job_and_all_of_them_one_gang() -> None:
         assert made["metadata"]["annotations"][PHASE] == HELD
         assert owner(made["metadata"]["annotations"], "train") == OWNER
     assert [made["spec"]["completions"] for made in (gang.first, *gang.others)] == [2, 1, 2]
-    assert [DECIDES in made["metadata"]["annotations"] for made in (gang.first, *gang.others)] == [False, True, False]
+    assert [DECIDES in made["metadata"]["annotations"] for made in (gang.first, *gang.others)] == [True, True, False]
 
 
 def test_what_belongs_to_a_run_goes_when_its_first_job_goes() -> None:

@@ -72,6 +72,20 @@ async def started(site: KubernetesSite, backend: Kubernetes, roles: int = ROLES)
     return uid
 
 
+async def begun(site: KubernetesSite, backend: Kubernetes, succeeded: dict[str, int | None]) -> None:
+    """It runs. `succeeded`: its task roles, with their minSucceededInstances."""
+    described = job(NAME, roles=len(succeeded))
+    for role, count in succeeded.items():
+        described["taskRoles"][role]["completion"] = {} if count is None else {"minSucceededInstances": count}
+    given = Submission(name=NAME, body=to_yaml(described).encode())
+    answer = await backend.submit(given)
+    assert isinstance(answer, Accepted)
+    assert isinstance(await backend.release(given, answer.uid), Accepted)
+    await until(lambda: len(site.pods(NAME)) == 2 * len(succeeded), "all pods")
+    site.start(NAME)
+    await seen(backend, RUNNING)
+
+
 async def run(backend: Kubernetes) -> Run | None:
     found = await backend.observe()
     assert isinstance(found, Listing)
@@ -388,8 +402,8 @@ async def test_it_runs_when_all_roles_run(site: KubernetesSite, backend: Kuberne
     assert await backend.describe(NAME) == Described(run=running, owner=OWNER)
 
 
-async def test_all_roles_must_succeed(site: KubernetesSite, backend: Kubernetes) -> None:
-    await started(site, backend)
+async def test_where_no_role_decides_all_must_succeed(site: KubernetesSite, backend: Kubernetes) -> None:
+    await begun(site, backend, dict.fromkeys(("worker", "ps", "chief"), -1))
     for of_job in JOBS[:2]:
         end(site, of_job, "Succeeded")
     await until(lambda: jobs(site)[JOBS[1]]["status"].get("completionTime"), "a part to be complete")
@@ -420,16 +434,13 @@ async def test_others_that_cannot_be_ended_are_listed_all_the_same(site: Kuberne
     await seen(backend, FAILED)
 
 
-async def test_a_role_that_decides_ends_the_others(site: KubernetesSite, backend: Kubernetes) -> None:
-    described = job(NAME, roles=2)
-    described["taskRoles"]["worker"]["completion"] = {"minSucceededInstances": 2}
-    given = Submission(name=NAME, body=to_yaml(described).encode())
-    answer = await backend.submit(given)
-    assert isinstance(answer, Accepted)
-    await backend.release(given, answer.uid)
-    await until(lambda: len(site.pods(NAME)) == 4, "all pods")
-    site.start(NAME)
-    await seen(backend, RUNNING)
+@pytest.mark.parametrize("succeeded", [None, 2])
+async def test_a_role_that_decides_ends_the_others(
+    site: KubernetesSite, backend: Kubernetes, succeeded: int | None
+) -> None:
+    """By default each does, with all of its instances. As it was: workers that all succeeded waited for a parameter
+    server that never ends."""
+    await begun(site, backend, {"worker": succeeded, "ps": -1})
     end(site, FIRST, "Succeeded")
     await seen(backend, SUCCEEDED)
     assert not site.alive(NAME)
