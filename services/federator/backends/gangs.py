@@ -8,8 +8,8 @@
     …R.resourcePerInstance cpu, memoryMB, gpu requests and limits: cpu, memory (Mi), the entry's GPU resource. Who
                                               asks for GPUs tolerates the taint of that name
     …R.dockerImage                            the uri of the prerequisite of that name
-    …R.commands, the default deployment's     one shell script, with ``<% $parameters.… %>``, ``$data``, ``$script`` and
-      preCommands and postCommands            ``$output`` filled in, as the server does it
+    …R.commands, the default deployment's     one bash script that ends with the first command that fails, with
+      preCommands and postCommands            ``<% $parameters.… %>``, ``$data``, ``$script`` and ``$output`` filled in
     …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances. With so many of
                                               any role, by default all of them, the job succeeds; a role that says -1
                                               does not decide
@@ -20,9 +20,8 @@ All Jobs are made suspended: without pods, and *held*. The first takes the name.
 by owner reference and by label, and go when it goes. How far a run is stands in an annotation of each Job, `PHASE`.
 
 A Job's controller ends its pods: with the first that fails (``backoffLimit`` 0, as OpenPAI's default asks), or when
-enough have succeeded. Who then ends the other Jobs stands in `kubernetes`. A pod finds who it is as on OpenPAI:
-``PAI_JOB_NAME``, ``PAI_CURRENT_TASK_ROLE_NAME``, ``PAI_CURRENT_TASK_ROLE_TASK_COUNT``,
-``PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX`` and ``PAI_TASK_INDEX``.
+enough have succeeded. Who then ends the other Jobs stands in `kubernetes`. A pod finds who it is as on OpenPAI, and how
+large the other roles are, by the variables that start with ``PAI_`` (`scripts.told`).
 
 What Jobs cannot say is refused and never left out: other completions, retries of the job, secrets, an image that asks
 for a password. Ports need no mapping, each pod has an address of its own; ``extras`` are OpenPAI's plugins and mean
@@ -40,7 +39,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from services.federator.backends import MARKER, Owner, protocol
+from services.federator.backends import MARKER, Owner, protocol, scripts
+from services.federator.backends.protocol import Unsupported
 
 Mapped = dict[str, Any]
 
@@ -59,13 +59,9 @@ JOBS = f"{MARKER}.jobs"
 DECIDES = f"{MARKER}.decides"
 """The annotation of a Job whose success is the run's."""
 MOST_ROLES = 100
-MOST_SCRIPT = 1 << 19
-"""Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
-quarter of it as one argument."""
 LONGEST = 52
 """Of a Job's name: its pods' names and hostnames have their index behind it, and 63 characters."""
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_REFERENCE = re.compile(r"<%\s*\$(\w+)\.([\w.\[\]-]+)\s*%>")
 _INDEX = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}
 
 
@@ -101,10 +97,8 @@ class Placing(msgspec.Struct, frozen=True, kw_only=True):
     """One of `DIALECTS`."""
     gpu: str = "nvidia.com/gpu"
     """The resource that a GPU is."""
-
-
-class Unsupported(ValueError):
-    """What a job asks for and a gang here cannot be; names the fields. Shows no value: there may be secrets."""
+    user: str = ""
+    """Whose jobs they are."""
 
 
 def kubernetes_name(name: str) -> str:
@@ -236,13 +230,8 @@ def _check(job: Mapped) -> None:
         raise Unsupported("; ".join(wrong))
 
 
-def _prerequisite(job: Mapped, kind: str, name: Any) -> Mapped | None:
-    found = [one for one in job.get("prerequisites") or () if one.get("type") == kind and one.get("name") == name]
-    return found[0] if found else None
-
-
 def _image(job: Mapped, spec: Mapped) -> Mapped | None:
-    return _prerequisite(job, "dockerimage", spec.get("dockerImage"))
+    return scripts.prerequisite(job, "dockerimage", spec.get("dockerImage"))
 
 
 def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
@@ -250,17 +239,12 @@ def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
     amounts = {"cpu": str(asked["cpu"]), "memory": f"{asked['memoryMB']}Mi"}
     if asked.get("gpu"):
         amounts[placing.gpu] = str(asked["gpu"])
-    told = {
-        "PAI_JOB_NAME": job["name"],
-        "PAI_CURRENT_TASK_ROLE_NAME": role,
-        "PAI_CURRENT_TASK_ROLE_TASK_COUNT": str(spec.get("instances", 1)),
-    }
     container = {
         "name": "app",
         "image": (_image(job, spec) or {})["uri"],
-        "command": ["/bin/sh", "-c", _script(job, role, spec)],
+        "command": scripts.command(job, role, spec),
         "env": [
-            *({"name": name, "value": value} for name, value in told.items()),
+            *({"name": name, "value": value} for name, value in scripts.told(job, role, spec, placing.user).items()),
             *({"name": name, **_INDEX} for name in ("PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX")),
         ],
         "resources": {"requests": amounts, "limits": amounts},
@@ -273,37 +257,3 @@ def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
         container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
         pod["volumes"] = [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared}Mi"}}]
     return pod
-
-
-def _script(job: Mapped, role: str, spec: Mapped) -> str:
-    chosen = (job.get("defaults") or {}).get("deployment")
-    deployments = [one for one in job.get("deployments") or () if one["name"] == chosen]
-    around = deployments[0]["taskRoles"].get(role, {}) if deployments else {}
-    commands = [*around.get("preCommands", ()), *spec["commands"], *around.get("postCommands", ())]
-    known = {"parameters": job.get("parameters") or {}}
-    for field in ("data", "script", "output"):
-        known[field] = _prerequisite(job, field, spec.get(field)) or {}
-    script = "\n".join(command.strip() for command in commands)
-    left = MOST_SCRIPT - len(script)
-
-    def filled(found: re.Match[str]) -> str:
-        nonlocal left
-        value = _looked_up(known.get(found[1]), found[2], found[0])
-        left -= len(value) - len(found[0])
-        if left < 0:
-            raise Unsupported(f"taskRoles.{role}.commands: expected at most {MOST_SCRIPT} characters, all written out")
-        return value
-
-    return _REFERENCE.sub(filled, script)
-
-
-def _looked_up(value: Any, path: str, otherwise: str) -> str:
-    """The value at ``uri[0]``; without one, the text stays as it is written."""
-    for part in re.findall(r"[^.\[\]]+", path):
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return otherwise
-    return value if isinstance(value, str) else json.dumps(value)

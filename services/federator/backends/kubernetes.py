@@ -49,6 +49,7 @@ from services.federator.backends import (
     Taken,
     gangs,
 )
+from services.federator.backends.protocol import Unsupported
 from services.federator.backends.responses import clock_ms, cut
 from services.kubernetes.access import Access
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
@@ -143,7 +144,7 @@ class Kubernetes:
         try:
             (body,) = load_all(submission.body.decode())
             return gangs.objects(body, self._placing)
-        except gangs.Unsupported as error:
+        except Unsupported as error:
             return Refused(code="Unsupported", message=cut(str(error)), of_content=True)
         except ODD as error:
             message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"

@@ -14,6 +14,10 @@ from msgspec import Meta
 from services import misfits
 
 
+class Unsupported(ValueError):
+    """What a job asks for and a gang here cannot be; names the fields. Shows no value: there may be secrets."""
+
+
 class _Form(msgspec.Struct, rename="camel"):
     """What must be there has no default; everything else that a job says is not looked at."""
 

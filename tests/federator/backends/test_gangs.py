@@ -21,13 +21,14 @@ from services.federator.backends.gangs import (
     NAME,
     PHASE,
     Placing,
-    Unsupported,
     job_names,
     kubernetes_name,
     objects,
     owned,
     owner,
 )
+from services.federator.backends.protocol import Unsupported
+from services.federator.backends.scripts import OPTIONS
 from services.simulator.workloads import pods_of
 from tests.federator.backends.sites import OWNER, job
 from tests.manifests import node
@@ -64,8 +65,14 @@ def full() -> dict[str, Any]:
     return made
 
 
+def script(made: dict[str, Any]) -> str:
+    """What a Job's pods run, without the options of the shell."""
+    command: list[str] = made["spec"]["template"]["spec"]["containers"][0]["command"]
+    return command[-1].removeprefix(OPTIONS)
+
+
 def test_every_field_has_its_place() -> None:
-    made, _, group = objects(full(), Placing(scheduler="muster", gpu="amd.com/gpu"))
+    made, _, group = objects(full(), Placing(scheduler="muster", gpu="amd.com/gpu", user="ann"))
     name = group["metadata"]["name"]
     assert name.startswith("train-gpus-")
     assert (group["apiVersion"], group["kind"], group["spec"]) == (
@@ -94,8 +101,9 @@ def test_every_field_has_its_place() -> None:
     assert container["resources"]["requests"] == {"cpu": "2", "memory": "8192Mi", "amd.com/gpu": "1"}
     assert container["resources"]["limits"] == container["resources"]["requests"]
     assert container["command"] == [
-        "/bin/sh",
+        "/bin/bash",
         "-c",
+        "set -o errexit\nset -o nounset\nset -o pipefail\n"
         "wget\n"
         "get https://data.example/c.tar github.example/code\n"
         "train resnet --epochs 3 <% $parameters.other %> <% $data.uri[1] %>\n"
@@ -103,8 +111,16 @@ def test_every_field_has_its_place() -> None:
         "done",
     ]
     index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-    assert {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]} == {
+    assert {one["name"]: one["valueFrom"] if "valueFrom" in one else one["value"] for one in container["env"]} == {
         "PAI_JOB_NAME": "train-gpus",
+        "PAI_USER_NAME": "ann",
+        "PAI_DEFAULT_FS_URI": "",
+        "PAI_TASK_ROLE_COUNT": "1",
+        "PAI_TASK_ROLE_LIST": "worker",
+        "PAI_TASK_ROLE_TASK_COUNT_worker": "4",
+        "PAI_RESOURCE_worker": "1,2,8192,64",
+        "PAI_MIN_FAILED_TASK_COUNT_worker": "1",
+        "PAI_MIN_SUCCEEDED_TASK_COUNT_worker": "2",
         "PAI_CURRENT_TASK_ROLE_NAME": "worker",
         "PAI_CURRENT_TASK_ROLE_TASK_COUNT": "4",
         "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": index,
@@ -138,7 +154,7 @@ def test_what_a_job_does_not_say() -> None:
         assert one["metadata"]["annotations"][JOBS] == "2"
         assert "successPolicy" not in one["spec"]
         (container,) = one["spec"]["template"]["spec"]["containers"]
-        assert container["command"][-1] == "run"
+        assert script(one) == "run"
         assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
         assert {"name": "PAI_CURRENT_TASK_ROLE_TASK_COUNT", "value": "1"} in container["env"]
         assert "volumeMounts" not in container
@@ -151,8 +167,7 @@ def test_a_deployments_commands_are_a_roles_own() -> None:
     ]
     made["defaults"] = {"deployment": "prod"}
     gang = objects(made, Placing())
-    scripts = [one["spec"]["template"]["spec"]["containers"][0]["command"][-1] for one in (gang.first, *gang.others)]
-    assert scripts == ["run", "before\nrun\nafter"]
+    assert [script(one) for one in (gang.first, *gang.others)] == ["run", "before\nrun\nafter"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +287,7 @@ def test_parameters_that_fill_the_memory_are_refused() -> None:
     made["parameters"] = {"long": "x" * 1_000}
     spec = made["taskRoles"]["worker"]
     spec["commands"] = ["<% $parameters.long %>" * 500]
-    assert len(objects(made, Placing()).first["spec"]["template"]["spec"]["containers"][0]["command"][2]) == 500_000
+    assert len(script(objects(made, Placing()).first)) == 500_000
     spec["commands"] = ["<% $parameters.long %>" * 5_000]
     with pytest.raises(Unsupported, match=r"taskRoles\.worker\.commands: expected at most 524288 characters"):
         objects(made, Placing())
