@@ -23,12 +23,14 @@ OPTIONS = "set -o errexit\nset -o nounset\nset -o pipefail\n"
 MOST = 1 << 19
 """Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
 quarter of it as one argument."""
+_EXPANDED = re.compile(r"\$(?=[$(])")
 _REFERENCE = re.compile(r"<%\s*\$(\w+)\.([\w.\[\]-]+)\s*%>")
 
 
 def command(job: Mapped, role: str, spec: Mapped) -> list[str]:
-    """Raises Unsupported."""
-    return [*SHELL, OPTIONS + _script(job, role, spec)]
+    """As a container has it: there Kubernetes itself makes one ``$`` of two, and a value of ``$(NAME)``. Raises
+    Unsupported."""
+    return [*SHELL, OPTIONS + _EXPANDED.sub("$$", _script(job, role, spec))]
 
 
 def told(job: Mapped, role: str, spec: Mapped, user: str) -> dict[str, str]:

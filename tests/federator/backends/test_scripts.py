@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.federator.backends.scripts import command, told, written
+from services.federator.backends.scripts import OPTIONS, command, told, written
 from tests.federator.backends.sites import job
 
 USER_SH = "#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n\n# user's commands here\n"
@@ -90,3 +91,21 @@ def test_a_task_is_told_of_all_roles() -> None:
 )
 def test_values_are_written_as_javascript_has_them(value: Any, text: str) -> None:
     assert written(value) == text
+
+
+@pytest.mark.parametrize("said", ["echo $$", "echo $(PAI_JOB_NAME) $(date)", "a=$$(b)$$$", "echo $a ${b} $", "$$$$(("])
+def test_kubernetes_expands_nothing_in_a_script(said: str) -> None:
+    """As it was: ``$$``, the shell's own number, was one dollar there."""
+    made = job("train")
+    made["taskRoles"]["worker"]["commands"] = [said]
+    (*_, script) = command(made, "worker", made["taskRoles"]["worker"])
+    assert expanded(script) == OPTIONS + said
+
+
+def expanded(text: str) -> str:
+    """As Kubernetes has a container's command (third_party/forked/golang/expansion)."""
+
+    def one(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else f"value of {found[1]}"
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
