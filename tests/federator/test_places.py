@@ -293,6 +293,7 @@ def test_r21_a_refusal_behind_a_lost_answer_ends_with_it() -> None:
 def test_r21_nothing_is_asked_of_the_cluster_for_it_any_more_and_a_late_answer_changes_nothing() -> None:
     world = Federation(a=50, b=50)
     world.accept("a")
+    world.at(0)
     world.give_up("b")
     assert not world.state.submitting
     world.append(ev.SubmissionAccepted(job="u1", cluster="b", uid="", adopted=False))
@@ -308,6 +309,19 @@ def test_r21_what_the_cluster_shows_cannot_be_given_up() -> None:
     world.at(11, b="stopped")
     with pytest.raises(core.KeptUp, match="it has ended already"):
         world.give_up("b")
+
+
+def test_r21_another_federator_asks_the_cluster_first() -> None:
+    """As it was: right behind a takeover nothing had been shown to it, and what ran was given up."""
+    world = equal()
+    world.at(0, a="running", b="waiting")
+    world.restart()
+    with pytest.raises(core.KeptUp, match="nobody knows yet whether the cluster answers and shows it"):
+        world.give_up("a")
+    world.silent("a")
+    world.at(1)
+    world.give_up("a")
+    assert world.place("a").phase == "ended"
 
 
 def test_r21_in_the_race_the_last_that_is_given_up_leaves_the_job_nowhere() -> None:
@@ -379,6 +393,7 @@ def test_r21_what_is_held_still_where_it_was_given_up_is_cleared() -> None:
     world = Federation(a=50, b=50)
     world.answer("a", Accepted(uid="uid of a", held=True))
     world.silent("a")
+    world.at(0)
     world.give_up("a")
     (late,) = observing.remains(world.state, ACCOUNT, "fed", held("a", "uid of a"))
     assert late.uid == "uid of a"
