@@ -56,6 +56,22 @@ def test_r18_a_stop_that_is_refused_behind_its_end_adds_nothing() -> None:
     assert core.stop_answered(world.job, world.place("b"), refused) is None
 
 
+def test_r16_what_was_taken_is_not_refused_any_more_and_its_stop_may_be() -> None:
+    """As it was: `status` went on telling of the refusal, and a stop that was refused for the same was told nowhere."""
+    expired = Refused(code="UnauthorizedUserError", message="", of_content=False)
+    world = Federation(a=10, b=20)
+    world.answer("a", InDoubt(reason="no answer"))
+    world.answer("a", expired)
+    assert world.place("a").refusal == expired.code
+    world.answer("a", Accepted(uid=""))
+    world.accept("b")
+    assert world.place("a").refusal == ""
+    world.at(1, a="waiting", b="running")
+    world.at(12)
+    assert world.place("a").phase == "stopping"
+    assert isinstance(core.stop_answered(world.job, world.place("a"), expired), ev.StopRefused)
+
+
 def test_r16_a_refusal_of_the_content_settles_earlier_attempts_too() -> None:
     world = Federation(a=50, b=50)
     world.answer("a", InDoubt(reason="no answer"))

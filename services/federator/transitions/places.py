@@ -39,7 +39,7 @@ def accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> 
         return
     place.held = isinstance(event, ev.SubmissionHeld)
     place.sole = place.held or not (place.doubtful or event.adopted)
-    place.uid, place.doubtful = event.uid, False
+    place.uid, place.doubtful, place.refusal = event.uid, False, ""
     state.index(event.job, place)
 
 
