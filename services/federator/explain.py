@@ -49,7 +49,7 @@ Step = tuple[str, str, str, str]
 
 STOPS = {
     race.LOWER_PRIORITY: ("R5", "{other} of higher priority was scheduled"),
-    race.NOT_EARLIEST: ("R3", "{other} of the same priority was scheduled, and is kept"),
+    race.NOT_EARLIEST: ("R3", "{other} of the same priority was scheduled, and holds the job"),
     race.EXTRA_TIME_OVER: ("R6", "it was not scheduled within its extra time; {other} holds the job"),
     race.OTHER_SUCCEEDED: ("R10", "{other} succeeded: nothing is worth running twice"),
     names.NO_NAME: ("R17", f"{names.MOST_NAMES} names were somebody else's"),
