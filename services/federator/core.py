@@ -69,23 +69,28 @@ def uid_of(state: State, drawn: str) -> str:
     return f"{state.origin or drawn[:16]}.{drawn[16:]}"
 
 
-def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
-    """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
-    problems = job.token_problems()
-    problems += [
+def problems(state: State, job: MultiClusterJob) -> list[str]:
+    """Why a job that can be read is not accepted."""
+    found = job.token_problems()
+    found += [
         f"clusters.{choice.alias}: expected an alias of at most {MOST_ALIAS_BYTES} bytes, as JSON has it"
         for choice in job.clusters
         if len(msgspec.json.encode(choice.alias)) - 2 > MOST_ALIAS_BYTES
     ]
-    problems += [
+    found += [
         f"clusters.{choice.alias!a}: expected an alias and a GPU type without control characters: people read them"
         for choice in job.clusters
         if not (choice.alias + choice.gpu_type).isprintable()
     ]
     if job.name in state.names:
-        problems.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
-    if problems:
-        raise InvalidJob(problems)
+        found.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
+    return found
+
+
+def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
+    """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
+    if wrong := problems(state, job):
+        raise InvalidJob(wrong)
     contenders = [
         Contender(
             cluster=choice.alias,
