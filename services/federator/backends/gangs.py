@@ -13,7 +13,7 @@
     …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances. With so many of
                                               any role, by default all of them, the job succeeds; a role that says -1
                                               does not decide
-    …R.extraContainerOptions.shmMB            a memory volume at /dev/shm
+    …R.extraContainerOptions.shmMB            a memory volume at /dev/shm; 512 without it, as there
     (the entry's scheduler)                   schedulerName, and the label or annotation of its gangs
 
 All Jobs are made suspended: without pods, and *held*. The first takes the name. The others and the PodGroup belong to it,
@@ -24,8 +24,8 @@ enough have succeeded. Who then ends the other Jobs stands in `kubernetes`. A po
 large the other roles are, by the variables that start with ``PAI_`` (`scripts.told`).
 
 What Jobs cannot say is refused and never left out: other completions, retries of the job, secrets, an image that asks
-for a password. Ports need no mapping, each pod has an address of its own; ``extras`` are OpenPAI's plugins and mean
-nothing here.
+for a password, InfiniBand, a prerequisite by which a role runs one of the runtime's plugins. Ports need no mapping, each
+pod has an address of its own; ``extras`` are OpenPAI's plugins and mean nothing here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -58,7 +58,11 @@ JOBS = f"{MARKER}.jobs"
 """The annotation of the first that says how many there are."""
 DECIDES = f"{MARKER}.decides"
 """The annotation of a Job whose success is the run's."""
+PLUGINS = "com.microsoft.pai.runtimeplugin"
+"""So begin the plugins that OpenPAI's runtime knows; a prerequisite without one has no effect there."""
 MOST_ROLES = 100
+SHARED_MB = 512
+"""Of shared memory, where a role does not say."""
 LONGEST = 52
 """Of a Job's name: its pods' names and hostnames have their index behind it, and 63 characters."""
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -217,17 +221,28 @@ def _check(job: Mapped) -> None:
     if job.get("jobRetryCount"):
         wrong.append("jobRetryCount: expected 0: a gang is not started again")
     for role, spec in roles.items():
-        failed = (spec.get("completion") or {}).get("minFailedInstances")
-        if failed not in (None, 1):
-            wrong.append(
-                f"taskRoles.{role}.completion.minFailedInstances: expected 1: a gang ends with the first failure"
-            )
-        if not (_image(job, spec) or {}).get("uri"):
-            wrong.append(f"taskRoles.{role}.dockerImage: expected a dockerimage prerequisite, with a uri")
-        elif "auth" in (_image(job, spec) or {}):
-            wrong.append(f"taskRoles.{role}.dockerImage: auth is not supported on Kubernetes")
+        wrong += [f"taskRoles.{role}.{said}" for said in _unsupported(job, spec)]
     if wrong:
         raise Unsupported("; ".join(wrong))
+
+
+def _unsupported(job: Mapped, spec: Mapped) -> Iterator[str]:
+    """Of a role."""
+    if (spec.get("completion") or {}).get("minFailedInstances") not in (None, 1):
+        yield "completion.minFailedInstances: expected 1: a gang ends with the first failure"
+    image = _image(job, spec) or {}
+    if not image.get("uri"):
+        yield "dockerImage: expected a dockerimage prerequisite, with a uri"
+    elif "auth" in image:
+        yield "dockerImage: auth is not supported on Kubernetes"
+    if (spec.get("extraContainerOptions") or {}).get("infiniband"):
+        yield "extraContainerOptions.infiniband: not supported on Kubernetes"
+    for name in spec.get("prerequisites") or ():
+        named = [one for one in job.get("prerequisites") or () if one["name"] == name]
+        if not named:
+            yield "prerequisites: expected names of the job's prerequisites"
+        elif any(str(one.get("plugin") or "").startswith(PLUGINS) for one in named):
+            yield "prerequisites: plugins are not supported on Kubernetes"
 
 
 def _image(job: Mapped, spec: Mapped) -> Mapped | None:
@@ -248,12 +263,16 @@ def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
             *({"name": name, **_INDEX} for name in ("PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX")),
         ],
         "resources": {"requests": amounts, "limits": amounts},
+        "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
     }
-    pod: Mapped = {"schedulerName": placing.scheduler, "restartPolicy": "Never", "containers": [container]}
+    shared = (spec.get("extraContainerOptions") or {}).get("shmMB") or SHARED_MB
+    pod: Mapped = {
+        "schedulerName": placing.scheduler,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared}Mi"}}],
+    }
     if asked.get("gpu"):
         # As Kubernetes' admission plugin ExtendedResourceToleration says it, which few clusters have on.
         pod["tolerations"] = [{"key": placing.gpu, "operator": "Exists", "effect": "NoSchedule"}]
-    if shared := (spec.get("extraContainerOptions") or {}).get("shmMB"):
-        container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
-        pod["volumes"] = [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared}Mi"}}]
     return pod

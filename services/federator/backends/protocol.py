@@ -71,6 +71,7 @@ class _Role(_Form):
     resource_per_instance: _Resources
     instances: Annotated[int, Meta(ge=1)] = 1
     completion: _Completion | None = None
+    prerequisites: list[str] | None = None
     extra_container_options: _Options | None = None
 
 

@@ -7,7 +7,6 @@ fails ends the task. Anything else would end otherwise on one cluster than on an
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from decimal import Decimal
@@ -24,7 +23,9 @@ MOST = 1 << 19
 """Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
 quarter of it as one argument."""
 _EXPANDED = re.compile(r"\$(?=[$(])")
-_REFERENCE = re.compile(r"<%\s*\$(\w+)\.([\w.\[\]-]+)\s*%>")
+_OTHER = "#^/>{&=!"
+"""With one of these mustache begins what is no reference; that is left as it is."""
+_INDEX = re.compile(r"\[(\d+)\]", re.ASCII)
 
 
 def command(job: Mapped, role: str, spec: Mapped) -> list[str]:
@@ -91,30 +92,39 @@ def _script(job: Mapped, role: str, spec: Mapped) -> str:
     deployments = [one for one in job.get("deployments") or () if one["name"] == chosen]
     around = deployments[0]["taskRoles"].get(role, {}) if deployments else {}
     commands = [*around.get("preCommands", ()), *spec["commands"], *around.get("postCommands", ())]
-    known = {"parameters": job.get("parameters") or {}}
+    known = {"$parameters": job.get("parameters")}
     for field in ("data", "script", "output"):
-        known[field] = prerequisite(job, field, spec.get(field)) or {}
-    script = "\n".join(command.strip() for command in commands)
-    left = MOST - len(script)
+        known[f"${field}"] = prerequisite(job, field, spec.get(field))
+    script = _filled("\n".join(command.strip() for command in commands), known)
+    if script is None:
+        raise Unsupported(f"taskRoles.{role}.commands: expected at most {MOST} characters, all written out")
+    return script.strip()
 
-    def filled(found: re.Match[str]) -> str:
-        nonlocal left
-        value = _looked_up(known.get(found[1]), found[2], found[0])
-        left -= len(value) - len(found[0])
+
+def _filled(text: str, known: Mapped) -> str | None:
+    """With what its references refer to, as the server's mustache reads them; None where that is too long."""
+    parts, at, left = list[str](), 0, MOST - len(text)
+    while (opened := text.find("<%", at)) >= 0 and (closed := text.find("%>", opened + 2)) >= 0:
+        reference = text[opened + 2 : closed].strip()
+        plain = not reference or reference[0] in _OTHER
+        value = text[opened : closed + 2] if plain else _looked_up(known, reference)
+        left -= len(value) - (closed + 2 - opened)
         if left < 0:
-            raise Unsupported(f"taskRoles.{role}.commands: expected at most {MOST} characters, all written out")
-        return value
+            return None
+        parts += [text[at:opened], value]
+        at = closed + 2
+    return "".join([*parts, text[at:]])
 
-    return _REFERENCE.sub(filled, script)
 
-
-def _looked_up(value: Any, path: str, otherwise: str) -> str:
-    """The value at ``uri[0]``; without one, the text stays as it is written."""
-    for part in re.findall(r"[^.\[\]]+", path):
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
+def _looked_up(known: Mapped, reference: str) -> str:
+    """The value at ``$data.uri[0]``. Without one it stays a reference, as the server writes it."""
+    path = _INDEX.sub(r".\1", reference)
+    value: Any = known
+    for part in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and len(part) < 10:
+            value = value[int(part)] if int(part) < len(value) else None
         else:
-            return otherwise
-    return value if isinstance(value, str) else json.dumps(value)
+            value = None
+    return f"<% {path} %>" if value is None else written(value)

@@ -106,7 +106,7 @@ def test_every_field_has_its_place() -> None:
         "set -o errexit\nset -o nounset\nset -o pipefail\n"
         "wget\n"
         "get https://data.example/c.tar github.example/code\n"
-        "train resnet --epochs 3 <% $parameters.other %> <% $data.uri[1] %>\n"
+        "train resnet --epochs 3 <% $parameters.other %> <% $data.uri.1 %>\n"
         "put hdfs://out true\n"
         "done",
     ]
@@ -157,7 +157,8 @@ def test_what_a_job_does_not_say() -> None:
         assert script(one) == "run"
         assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
         assert {"name": "PAI_CURRENT_TASK_ROLE_TASK_COUNT", "value": "1"} in container["env"]
-        assert "volumeMounts" not in container
+        (volume,) = one["spec"]["template"]["spec"]["volumes"]
+        assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "512Mi"}, "as on OpenPAI"
 
 
 def test_a_deployments_commands_are_a_roles_own() -> None:
@@ -264,6 +265,33 @@ def test_a_job_of_other_types_is_refused_by_its_field(change: dict[str, Any], sa
     with pytest.raises(Unsupported) as error:
         objects(full() | change, Placing())
     assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [
+        ({"extraContainerOptions": {"infiniband": True}}, "extraContainerOptions.infiniband: not supported"),
+        ({"prerequisites": ["code", "run"]}, "prerequisites: plugins are not supported on Kubernetes"),
+        ({"prerequisites": ["nobody's"]}, "prerequisites: expected names of the job's prerequisites"),
+        ({"prerequisites": "code"}, "prerequisites: expected array | null, got str"),
+    ],
+)
+def test_what_a_role_asks_for_is_refused_and_not_left_out(role: dict[str, Any], said: str) -> None:
+    """As it was: it ran without."""
+    made = full()
+    made["prerequisites"].append({"type": "script", "name": "run", "plugin": "com.microsoft.pai.runtimeplugin.cmd"})
+    made["taskRoles"]["worker"] |= role
+    with pytest.raises(Unsupported) as error:
+        objects(made, Placing())
+    assert str(error.value).startswith(f"taskRoles.worker.{said}")
+
+
+def test_what_has_no_effect_on_openpai_has_none_here() -> None:
+    made = full()
+    plain, _, _ = objects(made, Placing())
+    made["taskRoles"]["worker"] |= {"prerequisites": ["code", "cifar"]}
+    made["taskRoles"]["worker"]["extraContainerOptions"] |= {"infiniband": False}
+    assert objects(made, Placing()).first == plain
 
 
 @pytest.mark.parametrize("failed", [-1, 0, 2])
@@ -403,5 +431,6 @@ def test_published_jobs_are_mapped_or_refused_by_name() -> None:
         except Unsupported as error:
             refused[file.name] = str(error).partition(":")[0]
     assert refused == {
+        "cmd_with_prerequisites_test_job.yaml": "taskRoles.worker.prerequisites",
         "docker_image_auth.yaml": "taskRoles.worker.dockerImage",
     }

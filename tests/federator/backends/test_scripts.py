@@ -93,6 +93,45 @@ def test_values_are_written_as_javascript_has_them(value: Any, text: str) -> Non
     assert written(value) == text
 
 
+def rendered(said: str, **parameters: Any) -> str:
+    made = job("train") | {"parameters": parameters}
+    made["prerequisites"].append({"type": "data", "name": "cifar", "uri": ["a", "b"]})
+    made["taskRoles"]["worker"] |= {"commands": [said], "data": "cifar"}
+    (*_, script) = command(made, "worker", made["taskRoles"]["worker"])
+    return script.removeprefix(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("run <% $parameters.x %> <%$parameters.x%>", "run 1 1"),
+        ("<% $parameters.lr %> <% $parameters.amp %> <% $parameters.list %>", "0.00001 false a,b"),
+        ("<% $parameters.of.a-b.0 %> <% $data.uri[1] %> <% $data.uri %> <% $data.name %>", "7 b a,b cifar"),
+        (
+            "<% $parameters.null %> <%$parameters.y%> <% $data.uri[9] %>",
+            "<% $parameters.null %> <% $parameters.y %> <% $data.uri.9 %>",
+        ),
+        (
+            "<% $script.uri %> <% $nobody %> <% $secrets.x %> <% y %>",
+            "<% $script.uri %> <% $nobody %> <% $secrets.x %> <% y %>",
+        ),
+        ("<% $parameters %>", "[object Object]"),
+        ("<%# x %> <%%> <% %> <%= $parameters.x %>", "<%# x %> <%%> <% %> <%= $parameters.x %>"),
+        ("<% $parameters.x", "<% $parameters.x"),
+        ("%> <% $parameters.x %> <% %", "%> 1 <% %"),
+        ("<% $parameters.space %>run<% $parameters.space %>", "run"),
+    ],
+)
+def test_references_are_filled_in_as_the_server_does_it(said: str, text: str) -> None:
+    """rest-server's ``render``, by mustache. As it was: JSON stood there, as 1.0, 1e-05, null and ["a", "b"]."""
+    given = {"x": 1.0, "lr": 1e-5, "amp": False, "null": None, "list": ["a", "b"], "of": {"a-b": [7]}, "space": " \n"}
+    assert rendered(said, **given) == text
+
+
+def test_references_that_are_never_closed_cost_no_more_than_their_length() -> None:
+    assert rendered("<% " * 100_000).startswith("<% <%")
+
+
 @pytest.mark.parametrize("said", ["echo $$", "echo $(PAI_JOB_NAME) $(date)", "a=$$(b)$$$", "echo $a ${b} $", "$$$$(("])
 def test_kubernetes_expands_nothing_in_a_script(said: str) -> None:
     """As it was: ``$$``, the shell's own number, was one dollar there."""
