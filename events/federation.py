@@ -89,7 +89,7 @@ class SubmissionAccepted(FederationEvent, frozen=True):
 
 class SubmissionHeld(FederationEvent, frozen=True):
     """Outcome: the cluster has it under this name, and nothing of it runs before it is released. It is the intent to
-    release it, unless it is not wanted any more."""
+    release it, unless it is not wanted any more. Of what was released already: the cluster was restored to before."""
 
     job: str
     cluster: str
@@ -100,7 +100,7 @@ class SubmissionHeld(FederationEvent, frozen=True):
 
 
 class RunReleased(FederationEvent, frozen=True):
-    """Outcome: what was held may run, or is not there any more."""
+    """Outcome: what was held may run, or is not there any more; an answer said so, or a list."""
 
     job: str
     cluster: str

@@ -37,7 +37,7 @@ from services.federator.backends import (
     Submitted,
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
-from services.federator.records import ABANDONED, ENDED, STOPPING, SUBMITTED, Job, Place
+from services.federator.records import ABANDONED, ENDED, RACING, STOPPING, SUBMITTED, Job, Place
 from services.federator.rules import forgotten, gone, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
@@ -69,23 +69,28 @@ def uid_of(state: State, drawn: str) -> str:
     return f"{state.origin or drawn[:16]}.{drawn[16:]}"
 
 
-def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
-    """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
-    problems = job.token_problems()
-    problems += [
+def problems(state: State, job: MultiClusterJob) -> list[str]:
+    """Why a job that can be read is not accepted."""
+    found = job.token_problems()
+    found += [
         f"clusters.{choice.alias}: expected an alias of at most {MOST_ALIAS_BYTES} bytes, as JSON has it"
         for choice in job.clusters
         if len(msgspec.json.encode(choice.alias)) - 2 > MOST_ALIAS_BYTES
     ]
-    problems += [
+    found += [
         f"clusters.{choice.alias!a}: expected an alias and a GPU type without control characters: people read them"
         for choice in job.clusters
         if not (choice.alias + choice.gpu_type).isprintable()
     ]
     if job.name in state.names:
-        problems.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
-    if problems:
-        raise InvalidJob(problems)
+        found.append(f"name: there was a job {job.name!r} already, and it is not forgotten (R22)")
+    return found
+
+
+def federated(state: State, job: MultiClusterJob, uid: str, digest: str) -> JobFederated:
+    """The event that accepts a job. `uid` is new (`uid_of`); `digest` names its body. Raises InvalidJob."""
+    if wrong := problems(state, job):
+        raise InvalidJob(wrong)
     contenders = [
         Contender(
             cluster=choice.alias,
@@ -151,8 +156,8 @@ def name_described(job: Job, place: Place, owner: Owner, described: Described) -
 
 def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused | None:
     """The cluster refuses to release a held run: the run is out of the race, and what exists of it is to be stopped. None
-    when it is to be stopped already."""
-    if place.phase != SUBMITTED:
+    when it is to be stopped already, and when an earlier release took effect all the same: it runs, or has won (R15)."""
+    if place.phase != SUBMITTED or place.runs or job.phase != RACING:
         return None
     at = {"job": job.uid, "cluster": place.cluster}
     return SubmissionRefused(**at, code=answer.code, message=answer.message, of_content=answer.of_content)

@@ -49,7 +49,7 @@ Step = tuple[str, str, str, str]
 
 STOPS = {
     race.LOWER_PRIORITY: ("R5", "{other} of higher priority was scheduled"),
-    race.NOT_EARLIEST: ("R3", "{other} of the same priority was scheduled, and is kept"),
+    race.NOT_EARLIEST: ("R3", "{other} of the same priority was scheduled, and holds the job"),
     race.EXTRA_TIME_OVER: ("R6", "it was not scheduled within its extra time; {other} holds the job"),
     race.OTHER_SUCCEEDED: ("R10", "{other} succeeded: nothing is worth running twice"),
     names.NO_NAME: ("R17", f"{names.MOST_NAMES} names were somebody else's"),
@@ -89,7 +89,7 @@ def _folded(state: State, sequence: int, event: Event, name: str, had: Container
     uid = state.names.get(name)
     before = list(_before(state, state.jobs[uid], event)) if uid is not None else []
     if isinstance(event, ev.StrayFound | ev.StrayCleared) and event.job in had:
-        before = list(_answered(event))
+        before = list(_answered(event, None))
     ignored = sum(state.ignored.values())
     state.apply(sequence, [event])
     if sum(state.ignored.values()) != ignored:
@@ -132,7 +132,7 @@ def _before(state: State, job: Job, event: Event) -> Iterator[Step]:
                 yield _silent(job, place, event.reason)
         case _ if getattr(event, "job", "") == job.uid:
             yield from _decided(job, event)
-            yield from _answered(event)
+            yield from _answered(event, job)
 
 
 def _open_on(job: Job, account: str) -> list[Place]:
@@ -181,8 +181,16 @@ def _why_placed(job: Job, event: ev.JobPlaced) -> tuple[str, str]:
     return "R3", "it is scheduled, and nobody of higher priority is left in the race"
 
 
-def _answered(event: Event) -> Iterator[Step]:
+def _answered(event: Event, job: Job | None) -> Iterator[Step]:
+    """`job`: None of one that is forgotten."""
     match event:
+        case ev.SubmissionHeld() if job is not None and job.places[event.cluster].is_there:
+            yield (
+                event.cluster,
+                "held again",
+                "R16",
+                "its cluster was restored to before its release: it is let go anew",
+            )
         case ev.SubmissionAccepted() | ev.SubmissionHeld():
             reason = "found there with our marker" if event.adopted else "the cluster took it"
             yield event.cluster, "submitted", "R16" if event.adopted else "R1", reason

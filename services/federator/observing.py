@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import islice
 
-from events import ClusterObserved, ClusterSilent, RemainsFound, StrayFound, Ticked
+from events import ClusterObserved, ClusterSilent, RemainsFound, RunReleased, StrayFound, SubmissionHeld, Ticked
 from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
-from services.federator.records import ENDED, NOTHING, NS_PER_MS, Cluster, Key, Place
+from services.federator.records import ENDED, NOTHING, NS_PER_MS, SETTLED, SUBMITTED, Cluster, Key, Place
 from services.federator.rules import gone, guard, priority
 from services.federator.state import State
 from services.state.clock import JUMP_NS
@@ -115,6 +115,34 @@ def strays(state: State, account: str, federation: str, listing: Listing) -> lis
         and held.run.uid not in known
     }
     return list(islice(found.values(), max(0, MOST_STRAYS - len(known))))
+
+
+def released(state: State, account: str, listing: Listing) -> list[RunReleased]:
+    """Of runs that are to be let go those that are not held any more: an attempt whose answer was lost took effect."""
+    if not state.releasing:
+        return []
+    listed = {run.name: run for run in listing.runs}
+    found = []
+    for uid, alias in state.open.get(account, ()):
+        place = state.jobs[uid].places[alias]
+        run = listed.get(place.name) if (uid, alias) in state.releasing else None
+        if run is not None and run.uid == place.uid and not run.held:
+            found.append(RunReleased(job=uid, cluster=alias))
+    return found
+
+
+def held_again(state: State, account: str, federation: str, listing: Listing) -> dict[str, SubmissionHeld]:
+    """By UID, runs that were released and are shown held. One list may be from before the release, a second one is not:
+    then the cluster was restored to before it. Not of a settled job: its body, which a release needs, is gone."""
+    found = {}
+    for held in listing.held:
+        run, owner = held.run, held.owner
+        place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
+        if owner is None or place is None or state.jobs[owner.job].phase == SETTLED:
+            continue
+        if (place.account, place.phase, place.uid, place.held) == (account, SUBMITTED, run.uid, False):
+            found[run.uid] = SubmissionHeld(job=owner.job, cluster=owner.cluster, uid=run.uid, adopted=False)
+    return found
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:

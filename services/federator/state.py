@@ -283,7 +283,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.JobCancelled: jobs.cancelled,
     ev.SubmissionIntended: places.intended,
     ev.SubmissionAccepted: places.accepted,
-    ev.SubmissionHeld: places.accepted,
+    ev.SubmissionHeld: places.held,
     ev.RunReleased: places.released,
     ev.SubmissionDoubted: places.doubted,
     ev.SubmissionRefused: places.refused,

@@ -21,8 +21,9 @@ from services.kubernetes.transport import JSON, UNREADABLE, Answer, Transport, d
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 JOBS = Resource("jobs.batch", "/apis/batch/v1/jobs")
-JOB_NAME = "batch.kubernetes.io/job-name"
-"""The label by which a Job's controller marks its pods."""
+CONTROLLER = "batch.kubernetes.io/controller-uid"
+"""The label by which a Job's controller marks its pods: the Job's UID. That with its name outlives it, on pods that
+somebody kept."""
 PAGE = 1_000
 MOST_ANSWERED_BYTES = 256 * 1024 * 1024
 """A page of as many Jobs is some megabytes. What goes on behind it is not read: whoever has several clusters has all of
@@ -58,6 +59,7 @@ class JobSpec(Object):
 class JobCondition(Object):
     type: str
     status: str = ""
+    last_transition_time: Time | None = None
 
 
 class JobStatus(Object):
@@ -71,6 +73,12 @@ class Job(Object):
 
     def is_so(self, condition: str) -> bool:
         return any(one.type == condition and one.status == "True" for one in self.status.conditions or ())
+
+    def since_ms(self, *conditions: str) -> int | None:
+        """Since when the first of these holds, epoch milliseconds, 0 where it does not say; None while none does."""
+        held = [one for one in self.status.conditions or () if one.type in conditions and one.status == "True"]
+        times = [one.last_transition_time for one in held]
+        return min((int(time.timestamp() * 1000) if time else 0 for time in times), default=None)
 
     def says(self, annotation: str) -> str:
         return (self.metadata.annotations or {}).get(annotation, "")
@@ -106,8 +114,8 @@ class GangPod(Object):
     status: _GangPodStatus = msgspec.field(default_factory=_GangPodStatus)
 
     @property
-    def job(self) -> str:
-        return (self.metadata.labels or {}).get(JOB_NAME, "")
+    def job_uid(self) -> str:
+        return (self.metadata.labels or {}).get(CONTROLLER, "")
 
     @property
     def is_over(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 
 import pytest
 
@@ -16,11 +17,13 @@ from services.federator.backends import (
     RUNNING,
     STOPPED,
     STOPPING,
+    SUCCEEDED,
     WAITING,
     Absent,
     Accepted,
     Described,
     Listing,
+    Refused,
     Run,
     Submission,
     Taken,
@@ -207,3 +210,57 @@ async def test_a_stop_of_what_is_over_changes_nothing(
     over = await seen(backend, "succeeded")
     assert isinstance(await backend.stop(NAME, uid), Accepted)
     assert await run(backend) == over
+
+
+async def test_a_role_that_succeeded_ends_the_other(
+    api: Api, muster: Muster, controllers: Process, backend: Kubernetes
+) -> None:
+    """Each decides, as nothing else is said; the other one's pods run on until somebody sees it."""
+    await started(backend, muster, api)
+    for index in range(2):
+        await told(api, "Succeeded", f"{FIRST}-{index}-")
+
+    async def suspended() -> bool:
+        await run(backend)
+        other = await api.get(f"/apis/batch/v1/namespaces/default/jobs/{OTHERS}-1")
+        return bool(other["spec"]["suspend"])
+
+    await until(suspended, "the other role's Job to be suspended")
+    await gone(api)
+    await seen(backend, SUCCEEDED)
+
+
+@pytest.fixture
+async def office_hours(api: Api) -> AsyncIterator[None]:
+    """A policy by which no Job is let go."""
+    rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}
+    denied = {"expression": "object.spec.suspend == true", "message": "not in office hours"}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [denied], "failurePolicy": "Fail"}
+    binding = {"policyName": "office-hours", "validationActions": ["Deny"]}
+    version, metadata = "admissionregistration.k8s.io/v1", {"name": "office-hours"}
+    made = {"ValidatingAdmissionPolicy": spec, "ValidatingAdmissionPolicyBinding": binding}
+    paths = [f"/apis/{version}/validatingadmissionpolic{end}" for end in ("ies", "ybindings")]
+    for path, (kind, of_kind) in zip(paths, made.items(), strict=True):
+        await api.call("POST", path, {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": of_kind})
+    yield
+    for path in paths:
+        await api.delete(f"{path}/office-hours")
+
+
+async def test_a_release_that_a_policy_denies_is_refused(api: Api, backend: Kubernetes, office_hours: None) -> None:
+    """The API server answers 422, as to a JSON Patch whose tests fail."""
+    probes = (Submission(name=f"probe-{n}", body=to_yaml(job(f"probe-{n}")).encode()) for n in count())
+
+    async def in_force() -> bool:
+        probe = next(probes)
+        answer = await backend.submit(probe)
+        assert isinstance(answer, Accepted), answer
+        return isinstance(await backend.release(probe, answer.uid), Refused)
+
+    await until(in_force, "the policy to be in force")
+    answer = await backend.submit(GIVEN)
+    assert isinstance(answer, Accepted), answer
+    refused = await backend.release(GIVEN, answer.uid)
+    assert isinstance(refused, Refused), refused
+    assert "not in office hours" in refused.message
+    assert (await seen(backend, WAITING)).held

@@ -176,7 +176,7 @@ class HoldingProcess(Process):
             strays = observing.strays(self.state, asked[0], "fed", answer)
             self.world.count["late submission found"] += len(remains)
             self.world.count["late submission of a forgotten job"] += len(strays)
-            if found := [*remains, *strays]:
+            if found := [*observing.released(self.state, asked[0], answer), *remains, *strays]:
                 self.append(*found)
                 self.pump()
         super().looked(asked, answer)

@@ -44,7 +44,7 @@ def test_the_first_good_cluster_wins() -> None:
         ("", "settled", "R18"),
     ]
     assert [at.reason for at in story(world) if at.what == "to be stopped"] == [
-        "a of the same priority was scheduled, and is kept"
+        "a of the same priority was scheduled, and holds the job"
     ]
 
 
@@ -62,6 +62,18 @@ def test_a_higher_priority_takes_over_within_its_extra_time() -> None:
     ]
     first = next(at for at in story(world) if at.what == "scheduled")
     assert first.reason.endswith("(R6): high 40 min")
+
+
+def test_who_has_extra_times_to_face_is_not_told_to_be_kept() -> None:
+    """As it was: b went as a "is kept", and c took over from a."""
+    world = raced(a=10, b=10, c=80)
+    world.at(1, a="running", b="waiting", c="waiting")
+    world.at(12)
+    world.at(13, c="running", b="stopped")
+    world.at(24)
+    assert world.job.winner == "c"
+    (reason,) = [at.reason for at in story(world) if (at.cluster, at.what) == ("b", "to be stopped")]
+    assert reason == "a of the same priority was scheduled, and holds the job"
 
 
 def test_an_extra_time_that_is_over() -> None:

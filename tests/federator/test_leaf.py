@@ -17,12 +17,13 @@ from events import envelope, permissions, subjects
 from events.answers import Denied, Unanswered
 from events.connection import Connection
 from events.jetstream import JetStreamLog
-from services.federator.backends import RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched
+from services.federator.backends import GONE, RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
 from services.federator.records import PLACED, RACING, SETTLED, account_of
 from services.federator.specialize import to_yaml
 from services.kubernetes.access import direct
+from services.simulator.controllers import Controllers
 from services.simulator.faults import Fault
 from services.writer import Writer
 from tests.federator.jobs import document, plugin
@@ -414,3 +415,20 @@ async def test_a_log_is_read_by_its_domain(hub: Hub, clusters: dict[str, LeafClu
         assert isinstance(found[0], ev.IngestTaken)
     finally:
         await connection.close()
+
+
+async def test_a_run_without_pods_that_somebody_deletes_is_seen_gone(
+    field: Field, nobody_late: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its quota of pods is used up, say: no event tells of it. As it was: the last list was vouched for for ever, and an
+    operator could not give it up."""
+    monkeypatch.setattr(Controllers, "_start_pods", lambda *_: 0)
+    await field.submit("train", prod=0, guard_s=600.0)
+    await field.until(field.sees("train", "prod", WAITING), "prod to be seen waiting")
+    await field.vouched("prod")
+    field.clusters["prod"].kubernetes.delete("Job", "train-prod")
+    await field.vouched("prod")
+    assert field.job("train").places["prod"].run == WAITING
+    monkeypatch.setattr("services.federator.backends.leaf.LIST_S", 0.5)
+    await field.until(lambda: field.job("train").phase == SETTLED, "its end")
+    assert field.job("train").places["prod"].run == GONE

@@ -56,6 +56,22 @@ def test_r18_a_stop_that_is_refused_behind_its_end_adds_nothing() -> None:
     assert core.stop_answered(world.job, world.place("b"), refused) is None
 
 
+def test_r16_what_was_taken_is_not_refused_any_more_and_its_stop_may_be() -> None:
+    """As it was: `status` went on telling of the refusal, and a stop that was refused for the same was told nowhere."""
+    expired = Refused(code="UnauthorizedUserError", message="", of_content=False)
+    world = Federation(a=10, b=20)
+    world.answer("a", InDoubt(reason="no answer"))
+    world.answer("a", expired)
+    assert world.place("a").refusal == expired.code
+    world.answer("a", Accepted(uid=""))
+    world.accept("b")
+    assert world.place("a").refusal == ""
+    world.at(1, a="waiting", b="running")
+    world.at(12)
+    assert world.place("a").phase == "stopping"
+    assert isinstance(core.stop_answered(world.job, world.place("a"), expired), ev.StopRefused)
+
+
 def test_r16_a_refusal_of_the_content_settles_earlier_attempts_too() -> None:
     world = Federation(a=50, b=50)
     world.answer("a", InDoubt(reason="no answer"))
@@ -293,6 +309,7 @@ def test_r21_a_refusal_behind_a_lost_answer_ends_with_it() -> None:
 def test_r21_nothing_is_asked_of_the_cluster_for_it_any_more_and_a_late_answer_changes_nothing() -> None:
     world = Federation(a=50, b=50)
     world.accept("a")
+    world.at(0)
     world.give_up("b")
     assert not world.state.submitting
     world.append(ev.SubmissionAccepted(job="u1", cluster="b", uid="", adopted=False))
@@ -308,6 +325,19 @@ def test_r21_what_the_cluster_shows_cannot_be_given_up() -> None:
     world.at(11, b="stopped")
     with pytest.raises(core.KeptUp, match="it has ended already"):
         world.give_up("b")
+
+
+def test_r21_another_federator_asks_the_cluster_first() -> None:
+    """As it was: right behind a takeover nothing had been shown to it, and what ran was given up."""
+    world = equal()
+    world.at(0, a="running", b="waiting")
+    world.restart()
+    with pytest.raises(core.KeptUp, match="nobody knows yet whether the cluster answers and shows it"):
+        world.give_up("a")
+    world.silent("a")
+    world.at(1)
+    world.give_up("a")
+    assert world.place("a").phase == "ended"
 
 
 def test_r21_in_the_race_the_last_that_is_given_up_leaves_the_job_nowhere() -> None:
@@ -379,6 +409,7 @@ def test_r21_what_is_held_still_where_it_was_given_up_is_cleared() -> None:
     world = Federation(a=50, b=50)
     world.answer("a", Accepted(uid="uid of a", held=True))
     world.silent("a")
+    world.at(0)
     world.give_up("a")
     (late,) = observing.remains(world.state, ACCOUNT, "fed", held("a", "uid of a"))
     assert late.uid == "uid of a"

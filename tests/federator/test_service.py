@@ -175,6 +175,10 @@ async def test_what_is_refused(field: Field) -> None:
         with pytest.raises(InvalidJob, match=said) as error:
             await federator.federate(wrong)
         assert "hunter2" not in str(error.value)
+    everything = text.replace("user: alice", "user: mallory") + "\nsecrets: {token-a: hunter2}\n"
+    with pytest.raises(InvalidJob) as error:
+        await federator.federate(everything)
+    assert len(error.value.problems) == 3, "all of it is told at once"
     assert len(field.blobs.data) <= 1
 
 

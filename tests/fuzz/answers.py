@@ -93,7 +93,7 @@ def jobs_listed() -> list[bytes]:
     for moment in MOMENTS:
         running = {"state": {"running": {"startedAt": moment}}}
         pod = {
-            "metadata": metadata | {"labels": {gang_jobs.JOB_NAME: "a"}},
+            "metadata": metadata | {"labels": {gang_jobs.CONTROLLER: "u"}},
             "status": {"phase": "Running", "containerStatuses": [running, {"state": None}]},
         }
         found.append(encoded({"metadata": {"continue": ""}, "items": [pod]}))

@@ -149,6 +149,18 @@ FIRST, LAST = "2026-11-23T12:00:00Z", "2026-11-23T12:00:05Z"
 LAST_MS = 1_795_435_205_000
 
 
+def test_of_several_conditions_the_first_to_hold_says_since_when() -> None:
+    conditions = [
+        {"type": "FailureTarget", "status": "True", "lastTransitionTime": LAST},
+        {"type": "Failed", "status": "False", "lastTransitionTime": FIRST},
+        {"type": "Suspended", "status": "True"},
+    ]
+    job = msgspec.convert({"metadata": {}, "status": {"conditions": conditions}}, Job, strict=False)
+    assert job.since_ms("FailureTarget", "Failed") == LAST_MS
+    assert job.since_ms("FailureTarget", "Suspended") == 0, "it does not say"
+    assert job.since_ms("Failed", "Complete") is None
+
+
 @pytest.mark.parametrize(
     ("states", "started_ms"),
     [
@@ -163,7 +175,7 @@ LAST_MS = 1_795_435_205_000
 def test_a_pod_has_started_when_its_last_container_has(states: list[Any] | None, started_ms: int) -> None:
     statuses = None if states is None else [{"state": state} for state in states]
     pod = msgspec.convert({"metadata": {}, "status": {"containerStatuses": statuses}}, GangPod, strict=False)
-    assert (pod.started_ms, pod.job, pod.is_over) == (started_ms, "", False)
+    assert (pod.started_ms, pod.job_uid, pod.is_over) == (started_ms, "", False)
 
 
 async def test_what_would_fill_the_memory_is_not_read_to_its_end(

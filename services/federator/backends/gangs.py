@@ -8,23 +8,24 @@
     …R.resourcePerInstance cpu, memoryMB, gpu requests and limits: cpu, memory (Mi), the entry's GPU resource. Who
                                               asks for GPUs tolerates the taint of that name
     …R.dockerImage                            the uri of the prerequisite of that name
-    …R.commands, the default deployment's     one shell script, with ``<% $parameters.… %>``, ``$data``, ``$script`` and
-      preCommands and postCommands            ``$output`` filled in, as the server does it
-    …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances; its role then
-                                              decides for the job
-    …R.extraContainerOptions.shmMB            a memory volume at /dev/shm
+    …R.commands, the default deployment's     one bash script that ends with the first command that fails, with
+      preCommands and postCommands            ``<% $parameters.… %>``, ``$data``, ``$script`` and ``$output`` filled in
+    …R.completion.minSucceededInstances       successPolicy, where it is below the number of instances. With so many of
+                                              any role, by default all of them, the job succeeds; a role that says -1
+                                              does not decide
+    …R.extraContainerOptions.shmMB            a memory volume at /dev/shm; 512 without it, as there
     (the entry's scheduler)                   schedulerName, and the label or annotation of its gangs
 
 All Jobs are made suspended: without pods, and *held*. The first takes the name. The others and the PodGroup belong to it,
 by owner reference and by label, and go when it goes. How far a run is stands in an annotation of each Job, `PHASE`.
 
 A Job's controller ends its pods: with the first that fails (``backoffLimit`` 0, as OpenPAI's default asks), or when
-enough have succeeded. A pod finds who it is as on OpenPAI: ``PAI_JOB_NAME``, ``PAI_CURRENT_TASK_ROLE_NAME``,
-``PAI_CURRENT_TASK_ROLE_TASK_COUNT``, ``PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX`` and ``PAI_TASK_INDEX``.
+enough have succeeded. Who then ends the other Jobs stands in `kubernetes`. A pod finds who it is as on OpenPAI, and how
+large the other roles are, by the variables that start with ``PAI_`` (`scripts.told`).
 
 What Jobs cannot say is refused and never left out: other completions, retries of the job, secrets, an image that asks
-for a password. Ports need no mapping, each pod has an address of its own; ``extras`` are OpenPAI's plugins and mean
-nothing here.
+for a password, InfiniBand, a prerequisite by which a role runs one of the runtime's plugins. Ports need no mapping, each
+pod has an address of its own; ``extras`` are OpenPAI's plugins and mean nothing here.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from services.federator.backends import MARKER, Owner, protocol
+from services.federator.backends import MARKER, Owner, protocol, scripts
+from services.federator.backends.protocol import Unsupported
 
 Mapped = dict[str, Any]
 
@@ -56,14 +58,14 @@ JOBS = f"{MARKER}.jobs"
 """The annotation of the first that says how many there are."""
 DECIDES = f"{MARKER}.decides"
 """The annotation of a Job whose success is the run's."""
+PLUGINS = "com.microsoft.pai.runtimeplugin"
+"""So begin the plugins that OpenPAI's runtime knows; a prerequisite without one has no effect there."""
 MOST_ROLES = 100
-MOST_SCRIPT = 1 << 19
-"""Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
-quarter of it as one argument."""
+SHARED_MB = 512
+"""Of shared memory, where a role does not say."""
 LONGEST = 52
 """Of a Job's name: its pods' names and hostnames have their index behind it, and 63 characters."""
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_REFERENCE = re.compile(r"<%\s*\$(\w+)\.([\w.\[\]-]+)\s*%>")
 _INDEX = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}
 
 
@@ -99,10 +101,8 @@ class Placing(msgspec.Struct, frozen=True, kw_only=True):
     """One of `DIALECTS`."""
     gpu: str = "nvidia.com/gpu"
     """The resource that a GPU is."""
-
-
-class Unsupported(ValueError):
-    """What a job asks for and a gang here cannot be; names the fields. Shows no value: there may be secrets."""
+    user: str = ""
+    """Whose jobs they are."""
 
 
 def kubernetes_name(name: str) -> str:
@@ -182,9 +182,11 @@ def _job_spec(job: Mapped, role: str, spec: Mapped, group: str, placing: Placing
 
 
 def _succeeded(spec: Mapped) -> int:
-    """How many of a role's instances make the job a success; 0: all of every role."""
-    count = (spec.get("completion") or {}).get("minSucceededInstances") or 0
-    return count if count > 0 else 0
+    """How many of a role's instances make the job a success: all of them where it does not say, or says 0, as the server
+    has it. 0: none, as it asks for more than there are, or for less than none."""
+    instances: int = spec.get("instances", 1)
+    count: int = (spec.get("completion") or {}).get("minSucceededInstances") or instances
+    return count if 0 < count <= instances else 0
 
 
 def owner(annotations: Mapping[str, str] | None, name: str) -> Owner | None:
@@ -219,26 +221,32 @@ def _check(job: Mapped) -> None:
     if job.get("jobRetryCount"):
         wrong.append("jobRetryCount: expected 0: a gang is not started again")
     for role, spec in roles.items():
-        failed = (spec.get("completion") or {}).get("minFailedInstances")
-        if failed not in (None, 1):
-            wrong.append(
-                f"taskRoles.{role}.completion.minFailedInstances: expected 1: a gang ends with the first failure"
-            )
-        if not (_image(job, spec) or {}).get("uri"):
-            wrong.append(f"taskRoles.{role}.dockerImage: expected a dockerimage prerequisite, with a uri")
-        elif "auth" in (_image(job, spec) or {}):
-            wrong.append(f"taskRoles.{role}.dockerImage: auth is not supported on Kubernetes")
+        wrong += [f"taskRoles.{role}.{said}" for said in _unsupported(job, spec)]
     if wrong:
         raise Unsupported("; ".join(wrong))
 
 
-def _prerequisite(job: Mapped, kind: str, name: Any) -> Mapped | None:
-    found = [one for one in job.get("prerequisites") or () if one.get("type") == kind and one.get("name") == name]
-    return found[0] if found else None
+def _unsupported(job: Mapped, spec: Mapped) -> Iterator[str]:
+    """Of a role."""
+    if (spec.get("completion") or {}).get("minFailedInstances") not in (None, 1):
+        yield "completion.minFailedInstances: expected 1: a gang ends with the first failure"
+    image = _image(job, spec) or {}
+    if not image.get("uri"):
+        yield "dockerImage: expected a dockerimage prerequisite, with a uri"
+    elif "auth" in image:
+        yield "dockerImage: auth is not supported on Kubernetes"
+    if (spec.get("extraContainerOptions") or {}).get("infiniband"):
+        yield "extraContainerOptions.infiniband: not supported on Kubernetes"
+    for name in spec.get("prerequisites") or ():
+        named = [one for one in job.get("prerequisites") or () if one["name"] == name]
+        if not named:
+            yield "prerequisites: expected names of the job's prerequisites"
+        elif any(str(one.get("plugin") or "").startswith(PLUGINS) for one in named):
+            yield "prerequisites: plugins are not supported on Kubernetes"
 
 
 def _image(job: Mapped, spec: Mapped) -> Mapped | None:
-    return _prerequisite(job, "dockerimage", spec.get("dockerImage"))
+    return scripts.prerequisite(job, "dockerimage", spec.get("dockerImage"))
 
 
 def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
@@ -246,60 +254,25 @@ def _pod_spec(job: Mapped, role: str, spec: Mapped, placing: Placing) -> Mapped:
     amounts = {"cpu": str(asked["cpu"]), "memory": f"{asked['memoryMB']}Mi"}
     if asked.get("gpu"):
         amounts[placing.gpu] = str(asked["gpu"])
-    told = {
-        "PAI_JOB_NAME": job["name"],
-        "PAI_CURRENT_TASK_ROLE_NAME": role,
-        "PAI_CURRENT_TASK_ROLE_TASK_COUNT": str(spec.get("instances", 1)),
-    }
     container = {
         "name": "app",
         "image": (_image(job, spec) or {})["uri"],
-        "command": ["/bin/sh", "-c", _script(job, role, spec)],
+        "command": scripts.command(job, role, spec),
         "env": [
-            *({"name": name, "value": value} for name, value in told.items()),
+            *({"name": name, "value": value} for name, value in scripts.told(job, role, spec, placing.user).items()),
             *({"name": name, **_INDEX} for name in ("PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX")),
         ],
         "resources": {"requests": amounts, "limits": amounts},
+        "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
     }
-    pod: Mapped = {"schedulerName": placing.scheduler, "restartPolicy": "Never", "containers": [container]}
+    shared = (spec.get("extraContainerOptions") or {}).get("shmMB") or SHARED_MB
+    pod: Mapped = {
+        "schedulerName": placing.scheduler,
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared}Mi"}}],
+    }
     if asked.get("gpu"):
         # As Kubernetes' admission plugin ExtendedResourceToleration says it, which few clusters have on.
         pod["tolerations"] = [{"key": placing.gpu, "operator": "Exists", "effect": "NoSchedule"}]
-    if shared := (spec.get("extraContainerOptions") or {}).get("shmMB"):
-        container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
-        pod["volumes"] = [{"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shared}Mi"}}]
     return pod
-
-
-def _script(job: Mapped, role: str, spec: Mapped) -> str:
-    chosen = (job.get("defaults") or {}).get("deployment")
-    deployments = [one for one in job.get("deployments") or () if one["name"] == chosen]
-    around = deployments[0]["taskRoles"].get(role, {}) if deployments else {}
-    commands = [*around.get("preCommands", ()), *spec["commands"], *around.get("postCommands", ())]
-    known = {"parameters": job.get("parameters") or {}}
-    for field in ("data", "script", "output"):
-        known[field] = _prerequisite(job, field, spec.get(field)) or {}
-    script = "\n".join(command.strip() for command in commands)
-    left = MOST_SCRIPT - len(script)
-
-    def filled(found: re.Match[str]) -> str:
-        nonlocal left
-        value = _looked_up(known.get(found[1]), found[2], found[0])
-        left -= len(value) - len(found[0])
-        if left < 0:
-            raise Unsupported(f"taskRoles.{role}.commands: expected at most {MOST_SCRIPT} characters, all written out")
-        return value
-
-    return _REFERENCE.sub(filled, script)
-
-
-def _looked_up(value: Any, path: str, otherwise: str) -> str:
-    """The value at ``uri[0]``; without one, the text stays as it is written."""
-    for part in re.findall(r"[^.\[\]]+", path):
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return otherwise
-    return value if isinstance(value, str) else json.dumps(value)

@@ -12,9 +12,9 @@ comes late would make a second run. It cannot, as each step says which object it
 
 A late submission makes a first Job that is in nobody's log and nobody releases: a list shows it, held, and it is cleared.
 
-A run is `running` when all pods of all its Jobs run or have succeeded. It is over when one of its Jobs failed, when one
-that decides succeeded, or all did, and no pod is left that runs: a node that does not answer keeps its pods, and their
-run is `stopping` until they are gone. A Job's controller ends the rest of one Job when a part has ended the whole;
+A run is `running` when all pods of all its Jobs run or have succeeded. It is over with the first of its Jobs that failed,
+or decides and succeeded, else when all did, and no pod is left that runs: a node that does not answer keeps its pods, and
+their run is `stopping` until they are gone. A Job's controller ends the rest of one Job when a part has ended the whole;
 nobody does so for several Jobs: whoever observes a run that is over suspends its rest.
 """
 
@@ -49,15 +49,18 @@ from services.federator.backends import (
     Taken,
     gangs,
 )
+from services.federator.backends.protocol import Unsupported
 from services.federator.backends.responses import clock_ms, cut
 from services.kubernetes.access import Access
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
-from services.kubernetes.gang_jobs import JOB_NAME, JOBS, GangJobs, GangPod, Job
+from services.kubernetes.gang_jobs import CONTROLLER, JOBS, GangJobs, GangPod, Job
 from services.kubernetes.objects import Metadata
 from services.kubernetes.resources import Resource
 
 ODD = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 """What comes of a body that anybody may have written."""
+FAILING, SUCCEEDING = ("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")
+"""A Job's conditions: the first says how it will end, the second that it has, with all of its pods."""
 STOPPED_SAID = {gangs.PHASE: gangs.STOPPED}
 
 
@@ -141,7 +144,7 @@ class Kubernetes:
         try:
             (body,) = load_all(submission.body.decode())
             return gangs.objects(body, self._placing)
-        except gangs.Unsupported as error:
+        except Unsupported as error:
             return Refused(code="Unsupported", message=cut(str(error)), of_content=True)
         except ODD as error:
             message = f"expected a job of OpenPAI's protocol 2: {type(error).__name__}"
@@ -162,13 +165,19 @@ class Kubernetes:
                 raise
 
     async def _resume(self, name: str, path: Sequence[str], uid: str) -> None:
-        """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError."""
+        """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError, also where an admission
+        policy denies it: Kubernetes answers 422 to that as well, and the Job is held still."""
         said = {tuple(path): uid, ("metadata", "annotations", gangs.PHASE): gangs.HELD}
         try:
             await self._jobs.resume(name, said, gangs.PHASE, gangs.RELEASED)
         except ApiError as error:
-            if error.code != 422:
+            if error.code != 422 or await self._is_held(name, uid):
                 raise
+
+    async def _is_held(self, name: str, uid: str) -> bool:
+        """Of a Job of this run. Raises ApiError."""
+        job = await self._jobs.get_job(name)
+        return job is not None and uid in (job.metadata.uid, _first(job)) and job.says(gangs.PHASE) == gangs.HELD
 
     async def _suspend(self, jobs: Sequence[Job]) -> None:
         """Raises ApiError."""
@@ -199,22 +208,26 @@ class Kubernetes:
             if first is None:
                 return Absent()
             others = await self._others(first.metadata.uid)
-            names = ", ".join(job.metadata.name for job in (first, *others))
-            found = Found(first, others, await self._jobs.pods(f"{JOB_NAME} in ({names})"))
+            uids = ", ".join(job.metadata.uid for job in (first, *others))
+            found = Found(first, others, await self._jobs.pods(f"{CONTROLLER} in ({uids})"))
         except ApiError as error:
             return _silent(error)
         return Described(run=_run(name, found), owner=gangs.owner(first.metadata.annotations, name))
 
     async def is_gone(self, name: str, uid: str) -> bool:
-        """Its Jobs were deleted, and what somebody left of its pods, or a node keeps that does not answer, is over."""
+        """Its Jobs were deleted, and what somebody left of its pods, or a node keeps that does not answer, is over. A pod
+        of its name may be its own, unless the pod's Job is there: then that is another run's."""
         try:
             first = await self._jobs.get_job(gangs.kubernetes_name(name))
             if (first is not None and first.metadata.uid == uid) or await self._others(uid):
                 return False
+            jobs, _ = await self._jobs.jobs(gangs.SELECTOR)
             pods = await self._jobs.pods(gangs.SELECTOR)
         except ApiError:
             return False
-        return all(pod.is_over or (pod.metadata.annotations or {}).get(gangs.NAME) != name for pod in pods)
+        others = {job.metadata.uid for job in jobs if uid not in (job.metadata.uid, _first(job))}
+        left = [pod for pod in pods if not pod.is_over and pod.job_uid not in others]
+        return all((pod.metadata.annotations or {}).get(gangs.NAME) != name for pod in left)
 
     async def _others(self, uid: str) -> list[Job]:
         """The other Jobs of a run. Raises ApiError."""
@@ -234,11 +247,11 @@ def _found(jobs: Sequence[Job], pods: Sequence[GangPod]) -> list[Found]:
     of_job: dict[str, Found] = {}
     for job in jobs:
         if (run := found.get(_first(job) or job.metadata.uid)) is not None:
-            of_job[job.metadata.name] = run
+            of_job[job.metadata.uid] = run
             if job is not run.first:
                 run.others.append(job)
     for pod in pods:
-        if (run := of_job.get(pod.job)) is not None:
+        if (run := of_job.get(pod.job_uid)) is not None:
             run.pods.append(pod)
     return list(found.values())
 
@@ -284,17 +297,21 @@ def _state(found: Found) -> str:
 
 
 def _end(found: Found) -> str:
-    """How the run ended; empty while it did not. A role that decides goes first: others may fail for want of it."""
-    if any(job.is_so("Complete") and job.says(gangs.DECIDES) for job in found.jobs):
+    """How the run ended; empty while it did not. As on OpenPAI the first role decides that failed, or that succeeded and
+    decides. Of two in one second that is the latter: others may fail for want of it."""
+    failed = [since_ms for job in found.jobs if (since_ms := job.since_ms(*FAILING)) is not None]
+    done = [(job, since_ms) for job in found.jobs if (since_ms := job.since_ms(*SUCCEEDING)) is not None]
+    decided = [since_ms for job, since_ms in done if job.says(gangs.DECIDES)]
+    if decided and min(decided) <= min(failed, default=min(decided)):
         return SUCCEEDED
-    if any(job.is_so("Failed") for job in found.jobs):
+    if failed:
         return FAILED
-    done = sum(job.is_so("Complete") for job in found.jobs)
-    return SUCCEEDED if done and done >= max(len(found.jobs), _roles(found.first)) else ""
+    return SUCCEEDED if done and len(done) >= max(len(found.jobs), _roles(found.first)) else ""
 
 
 def _is_over(job: Job) -> bool:
-    return job.is_so("Complete") or job.is_so("Failed")
+    """Whether its controller has ended it, or is about to."""
+    return job.since_ms(*FAILING, *SUCCEEDING) is not None
 
 
 def _roles(first: Job) -> int:
@@ -308,10 +325,10 @@ def _failed(error: ApiError) -> Refused | Limited | NotSent | InDoubt:
         return InDoubt(reason=cut(str(error))) if error.sent else NotSent(reason=cut(str(error)))
     if error.code == 429:
         return Limited(retry_after_ms=int((error.retry_after_s or 1.0) * 1000))
-    if error.retryable or error.code == 409 or not 300 <= error.code < 500:
+    if not error.final and (error.retryable or error.code == 409 or not 300 <= error.code < 500):
         return InDoubt(reason=cut(str(error)))
     code = error.reason or f"HTTP {error.code}"
-    return Refused(code=cut(code), message=cut(str(error)), of_content=error.code in (400, 413, 422))
+    return Refused(code=cut(code), message=cut(str(error)), of_content=error.final or error.code in (400, 413, 422))
 
 
 def _silent(error: ApiError) -> Silent:

@@ -3,7 +3,8 @@
 The log is followed by its JetStream domain, from its end as of now on. It *vouches* for the last list when all of this
 holds at the moment of the question:
 
-- the cluster was listed after following began, and no run of ours was then between having a node and running;
+- the cluster was listed after following began, no longer than five minutes ago, and no run of ours was then between
+  having a node and running;
 - no event since then told of a pod of ours (`services.federator.cluster_log`);
 - the log's end was asked for just now, over the leaf node, and everything up to there is read;
 - ingest is alive, by its lease, and not about to compare the cluster with its log: what it does not see it cannot tell.
@@ -13,6 +14,8 @@ cost nothing but lists. An event asks for one at once. Nothing that comes while 
 behind the last commit that was read. If that is impossible, as the log was purged or is another, it begins anew at its
 end, and vouches for nothing before the next list.
 
+Five minutes, as no event tells of a run without pods: a quota of pods is used up, say, and somebody deletes its Jobs.
+
 What must be trusted: that an ingest which holds its lease still hears from its API server. Hence no decision rests on
 the log (`cluster_log.needs_list`).
 """
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 
 from events import ClusterSynced, IngestTaken, envelope, lease, subjects
 from events.connection import Connection
@@ -33,6 +37,8 @@ from services.federator.cluster_log import job_of, runs_of
 ANSWER_S = 1.0
 """How long the log's end, ingest's lease, and what is missing up to the end may take to come."""
 AGAIN_S = 1.0
+LIST_S = 300.0
+"""For so long a list may be vouched for."""
 GATHER_S = 0.1
 """What an event asks for waits so long for others of the same gang."""
 MOST_JOBS = 10_000
@@ -54,6 +60,8 @@ class Leaf:
         self._synced = True
         self._is_listed = False
         """Whether the cluster was, since the log is followed."""
+        self._listed_s = 0.0
+        """When it was asked for that list, by a clock that never goes back."""
         self._told: dict[str, int] = {}
         """Job → the last commit that told something of it, since the last list."""
         self._unsettled: set[str] = set()
@@ -78,7 +86,7 @@ class Leaf:
         await asyncio.sleep(GATHER_S)
 
     async def vouches(self, watched: Watched) -> bool:
-        if not self._is_settled(watched):
+        if not self._is_settled(watched) or monotonic() >= self._listed_s + LIST_S:
             return False
         try:
             end = await self._log.end_now(ANSWER_S)
@@ -98,12 +106,12 @@ class Leaf:
         return bool(ingest) and self._is_settled(watched)
 
     async def listed(self, backend: Backend) -> Listing | Silent:
-        begun, place = self._beginnings, self._place
+        begun, place, asked_s = self._beginnings, self._place, monotonic()
         answer = await backend.observe()
         if isinstance(answer, Listing) and place >= 0 and begun == self._beginnings:
             self._told = {job: last for job, last in self._told.items() if last > place}
             self._unsettled = {run.name for run in answer.runs if not _is_settled(run)}
-            self._is_listed = True
+            self._is_listed, self._listed_s = True, asked_s
         return answer
 
     def _is_settled(self, watched: Watched) -> bool:

@@ -83,7 +83,7 @@ def open_backend(cluster: Cluster, directory: Path) -> Backend:
             ssl_context=_trusting(cluster, directory),
             timeout_s=timeout_s,
         )
-    placing = Placing(scheduler=cluster.scheduler, dialect=cluster.dialect, gpu=cluster.gpu)
+    placing = Placing(scheduler=cluster.scheduler, dialect=cluster.dialect, gpu=cluster.gpu, user=cluster.user)
     return Kubernetes(_access(cluster, directory), cluster.namespace, placing, timeout_s=timeout_s)
 
 

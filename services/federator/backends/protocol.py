@@ -14,6 +14,10 @@ from msgspec import Meta
 from services import misfits
 
 
+class Unsupported(ValueError):
+    """What a job asks for and a gang here cannot be; names the fields. Shows no value: there may be secrets."""
+
+
 class _Form(msgspec.Struct, rename="camel"):
     """What must be there has no default; everything else that a job says is not looked at."""
 
@@ -67,6 +71,7 @@ class _Role(_Form):
     resource_per_instance: _Resources
     instances: Annotated[int, Meta(ge=1)] = 1
     completion: _Completion | None = None
+    prerequisites: list[str] | None = None
     extra_container_options: _Options | None = None
 
 

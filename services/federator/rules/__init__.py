@@ -39,7 +39,7 @@ R20. Gone. On a cluster that gives runs identities, one that is not there any mo
      unless another attempt may still land and run. Then, and on clusters without identities, it stays possibly running.
 R21. Given up. An operator may declare that nothing of a job runs on a cluster, or ever will. It counts as ended from
      there on, nothing more is asked of the cluster for it, and the log says who declared it and why. It is refused while
-     the cluster answers and shows the run.
+     the cluster answers and shows the run, and while a federator that has just begun does not know whether it does.
 R22. Forgotten. A job that is settled, whose winner ended and of which nothing is left to be cleared, is over. The last
      1,024 that are over are known; those before are forgotten, and their names are free. What was given up stays.
 

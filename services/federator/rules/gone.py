@@ -22,4 +22,6 @@ def kept_up(place: Place, cluster: Cluster) -> str:
         return "it has ended already"
     if is_seen(place, cluster):
         return f"the cluster answers and shows it: {place.run}"
+    if place.is_there and cluster.seen_ns < 0 and not cluster.silent:
+        return "nobody knows yet whether the cluster answers and shows it"
     return ""

@@ -122,10 +122,9 @@ class Federator:
             for choice in job.clusters
             if account_of(choice.user, choice.uri) not in self._reaches
         ]
-        if unknown:
-            raise mcc.InvalidJob(unknown)
+        if wrong := [*unknown, *core.problems(self.state, job)]:  # what is refused anyway needs no body
+            raise mcc.InvalidJob(wrong)
         drawn = uuid.uuid4().hex
-        core.federated(self.state, job, drawn, "")  # what is refused anyway needs no body
         digest = await self.bodies.keep(text.encode())
 
         def said() -> list[Event]:

@@ -194,7 +194,12 @@ class Effects:
         if isinstance(answer, Refused):
             await self._settle(key, lambda: core.release_refused(job, place, answer))
             return 0.0
-        return await self._ended(key, answer, lambda: ev.RunReleased(job=job.uid, cluster=place.cluster))
+
+        def released() -> Event | None:
+            """Unless a list has shown it meanwhile."""
+            return ev.RunReleased(job=job.uid, cluster=key[1]) if place.held else None
+
+        return await self._ended(key, answer, released)
 
     async def _clear(self, key: Key, backend: Holding) -> float:
         """One attempt; the seconds before which there should be no other."""

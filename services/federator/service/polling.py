@@ -39,6 +39,8 @@ class Polling:
         """By account: the log time of the question that was answered last."""
         self._silent: set[str] = set()
         """Accounts that the log reported as silent."""
+        self._held: dict[str, Collection[str]] = {}
+        """By account: UIDs of runs that the last list showed held, and the log had released by then."""
 
     @property
     def _state(self) -> State:
@@ -140,6 +142,12 @@ class Polling:
             *observing.strays(state, account, federation, listing),
         ]
 
+    def _held_again(self, account: str, listing: Listing) -> list[Event]:
+        """What this list and the one before show held, which was asked for when it was released long since."""
+        found = observing.held_again(self._state, account, self._decider.log.cluster, listing)
+        before, self._held[account] = self._held.get(account, ()), found.keys()
+        return [found[uid] for uid in found if uid in before]
+
     async def _absent(self, account: str, backend: Backend, answer: Listing | Unchanged | Silent) -> list[Key]:
         """R20: a list may lack what is there; of what it lacks the cluster is asked by name and UID."""
         if not isinstance(answer, Listing) or not isinstance(backend, Holding):
@@ -159,12 +167,14 @@ class Polling:
         now_ns = observing.log_time_ns(state, clock_ns)
         asked_ns = min(asked_ns, now_ns)  # time jumped while the question was under way
         said: Event | None
+        released: list[Event] = []
         found: list[Event] = []
         if isinstance(answer, Listing):
             said = observing.observed(
                 state, account, answer, asked_ns=asked_ns, now_ns=now_ns, before_ns=before_ns, absent=absent
             )
             self._answered[account] = asked_ns
+            released = [*observing.released(state, account, answer), *self._held_again(account, answer)]
             found = self._late(account, answer)
         elif isinstance(answer, Unchanged):
             said = None
@@ -172,5 +182,5 @@ class Polling:
         else:
             said = observing.silent(state, account, answer.reason, before_ns=before_ns)
         if said is not None:
-            return [observing.ticked(state, clock_ns), said, *found]
-        return found
+            return [observing.ticked(state, clock_ns), *released, said, *found]
+        return [*released, *found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.federator.records import ABANDONED, STOPPING, SUBMITTING, Job, Place
+from services.federator.records import ABANDONED, STOPPING, SUBMITTED, SUBMITTING, Job, Place
 
 if TYPE_CHECKING:
     from services.federator.state import State
@@ -39,7 +39,17 @@ def accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> 
         return
     place.held = isinstance(event, ev.SubmissionHeld)
     place.sole = place.held or not (place.doubtful or event.adopted)
-    place.uid, place.doubtful = event.uid, False
+    place.uid, place.doubtful, place.refusal = event.uid, False, ""
+    state.index(event.job, place)
+
+
+def held(state: State, event: ev.SubmissionHeld) -> None:
+    """Of a run that was released: its cluster holds it again, as it was restored to before that."""
+    place = state.place(event.job, event.cluster)
+    if place is None or place.phase != SUBMITTED or place.uid != event.uid or place.held:
+        accepted(state, event)
+        return
+    place.held = True
     state.index(event.job, place)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from services.kubernetes.client import Client as Own
 from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound
-from services.kubernetes.gang_jobs import JOB_NAME, JOBS, GangJobs
+from services.kubernetes.gang_jobs import CONTROLLER, JOBS, GangJobs
 from services.kubernetes.resources import POD_GROUPS
 from tests.contract.client import OTHER_UID, Accounts, Client, Object, podgroup
 
@@ -38,7 +38,7 @@ async def test_own_jobs_are_made_listed_let_go_and_stopped(client: Client, jobs:
         assert [(one.metadata.uid, one.spec.suspend, one.says(PHASE)) for one in found] == [(uid, True, "held")]
         assert date.endswith("GMT")
         assert await jobs.jobs("example.com/federator=other") == ([], (await jobs.jobs("a=b"))[1])
-        assert await jobs.pods(f"{JOB_NAME} in (a, b)") == []
+        assert await jobs.pods(f"{CONTROLLER} in (a, b)") == []
         await jobs.resume("a", {("metadata", "uid"): uid, HELD: "held"}, PHASE, "released")
         let_go = await jobs.get_job("a")
         assert let_go is not None

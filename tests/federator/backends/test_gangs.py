@@ -21,13 +21,14 @@ from services.federator.backends.gangs import (
     NAME,
     PHASE,
     Placing,
-    Unsupported,
     job_names,
     kubernetes_name,
     objects,
     owned,
     owner,
 )
+from services.federator.backends.protocol import Unsupported
+from services.federator.backends.scripts import OPTIONS
 from services.simulator.workloads import pods_of
 from tests.federator.backends.sites import OWNER, job
 from tests.manifests import node
@@ -64,8 +65,14 @@ def full() -> dict[str, Any]:
     return made
 
 
+def script(made: dict[str, Any]) -> str:
+    """What a Job's pods run, without the options of the shell."""
+    command: list[str] = made["spec"]["template"]["spec"]["containers"][0]["command"]
+    return command[-1].removeprefix(OPTIONS)
+
+
 def test_every_field_has_its_place() -> None:
-    made, _, group = objects(full(), Placing(scheduler="muster", gpu="amd.com/gpu"))
+    made, _, group = objects(full(), Placing(scheduler="muster", gpu="amd.com/gpu", user="ann"))
     name = group["metadata"]["name"]
     assert name.startswith("train-gpus-")
     assert (group["apiVersion"], group["kind"], group["spec"]) == (
@@ -94,17 +101,26 @@ def test_every_field_has_its_place() -> None:
     assert container["resources"]["requests"] == {"cpu": "2", "memory": "8192Mi", "amd.com/gpu": "1"}
     assert container["resources"]["limits"] == container["resources"]["requests"]
     assert container["command"] == [
-        "/bin/sh",
+        "/bin/bash",
         "-c",
+        "set -o errexit\nset -o nounset\nset -o pipefail\n"
         "wget\n"
         "get https://data.example/c.tar github.example/code\n"
-        "train resnet --epochs 3 <% $parameters.other %> <% $data.uri[1] %>\n"
+        "train resnet --epochs 3 <% $parameters.other %> <% $data.uri.1 %>\n"
         "put hdfs://out true\n"
         "done",
     ]
     index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-    assert {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]} == {
+    assert {one["name"]: one["valueFrom"] if "valueFrom" in one else one["value"] for one in container["env"]} == {
         "PAI_JOB_NAME": "train-gpus",
+        "PAI_USER_NAME": "ann",
+        "PAI_DEFAULT_FS_URI": "",
+        "PAI_TASK_ROLE_COUNT": "1",
+        "PAI_TASK_ROLE_LIST": "worker",
+        "PAI_TASK_ROLE_TASK_COUNT_worker": "4",
+        "PAI_RESOURCE_worker": "1,2,8192,64",
+        "PAI_MIN_FAILED_TASK_COUNT_worker": "1",
+        "PAI_MIN_SUCCEEDED_TASK_COUNT_worker": "2",
         "PAI_CURRENT_TASK_ROLE_NAME": "worker",
         "PAI_CURRENT_TASK_ROLE_TASK_COUNT": "4",
         "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX": index,
@@ -138,10 +154,11 @@ def test_what_a_job_does_not_say() -> None:
         assert one["metadata"]["annotations"][JOBS] == "2"
         assert "successPolicy" not in one["spec"]
         (container,) = one["spec"]["template"]["spec"]["containers"]
-        assert container["command"][-1] == "run"
+        assert script(one) == "run"
         assert container["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
         assert {"name": "PAI_CURRENT_TASK_ROLE_TASK_COUNT", "value": "1"} in container["env"]
-        assert "volumeMounts" not in container
+        (volume,) = one["spec"]["template"]["spec"]["volumes"]
+        assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "512Mi"}, "as on OpenPAI"
 
 
 def test_a_deployments_commands_are_a_roles_own() -> None:
@@ -151,15 +168,15 @@ def test_a_deployments_commands_are_a_roles_own() -> None:
     ]
     made["defaults"] = {"deployment": "prod"}
     gang = objects(made, Placing())
-    scripts = [one["spec"]["template"]["spec"]["containers"][0]["command"][-1] for one in (gang.first, *gang.others)]
-    assert scripts == ["run", "before\nrun\nafter"]
+    assert [script(one) for one in (gang.first, *gang.others)] == ["run", "before\nrun\nafter"]
 
 
 @pytest.mark.parametrize(
     ("succeeded", "decides", "policy"),
-    [(None, False, None), (-1, False, None), (0, False, None), (1, True, 1), (2, True, None), (9, True, None)],
+    [(None, True, None), (-1, False, None), (0, True, None), (1, True, 1), (2, True, None), (9, False, None)],
 )
 def test_so_many_instances_make_a_success(succeeded: int | None, decides: bool, policy: int | None) -> None:
+    """By default all of one role, as the server has it. As it was: all of every role."""
     made = job("train", instances=2)
     made["taskRoles"]["worker"]["completion"] = {"minSucceededInstances": succeeded}
     first = objects(made, Placing()).first
@@ -250,6 +267,33 @@ def test_a_job_of_other_types_is_refused_by_its_field(change: dict[str, Any], sa
     assert str(error.value).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [
+        ({"extraContainerOptions": {"infiniband": True}}, "extraContainerOptions.infiniband: not supported"),
+        ({"prerequisites": ["code", "run"]}, "prerequisites: plugins are not supported on Kubernetes"),
+        ({"prerequisites": ["nobody's"]}, "prerequisites: expected names of the job's prerequisites"),
+        ({"prerequisites": "code"}, "prerequisites: expected array | null, got str"),
+    ],
+)
+def test_what_a_role_asks_for_is_refused_and_not_left_out(role: dict[str, Any], said: str) -> None:
+    """As it was: it ran without."""
+    made = full()
+    made["prerequisites"].append({"type": "script", "name": "run", "plugin": "com.microsoft.pai.runtimeplugin.cmd"})
+    made["taskRoles"]["worker"] |= role
+    with pytest.raises(Unsupported) as error:
+        objects(made, Placing())
+    assert str(error.value).startswith(f"taskRoles.worker.{said}")
+
+
+def test_what_has_no_effect_on_openpai_has_none_here() -> None:
+    made = full()
+    plain, _, _ = objects(made, Placing())
+    made["taskRoles"]["worker"] |= {"prerequisites": ["code", "cifar"]}
+    made["taskRoles"]["worker"]["extraContainerOptions"] |= {"infiniband": False}
+    assert objects(made, Placing()).first == plain
+
+
 @pytest.mark.parametrize("failed", [-1, 0, 2])
 def test_other_completions_are_refused(failed: int) -> None:
     made = full()
@@ -271,7 +315,7 @@ def test_parameters_that_fill_the_memory_are_refused() -> None:
     made["parameters"] = {"long": "x" * 1_000}
     spec = made["taskRoles"]["worker"]
     spec["commands"] = ["<% $parameters.long %>" * 500]
-    assert len(objects(made, Placing()).first["spec"]["template"]["spec"]["containers"][0]["command"][2]) == 500_000
+    assert len(script(objects(made, Placing()).first)) == 500_000
     spec["commands"] = ["<% $parameters.long %>" * 5_000]
     with pytest.raises(Unsupported, match=r"taskRoles\.worker\.commands: expected at most 524288 characters"):
         objects(made, Placing())
@@ -305,6 +349,7 @@ def test_what_is_no_marker(annotations: dict[str, str] | None) -> None:
 def test_every_task_role_is_a_job_and_all_of_them_one_gang() -> None:
     described = job("train", instances=2, roles=3)
     described["taskRoles"]["ps"] |= {"instances": 1, "completion": {"minSucceededInstances": 1}}
+    described["taskRoles"]["chief"] |= {"completion": {"minSucceededInstances": -1}}
     gang = objects(described, Placing())
     first, others = job_names("train", OWNER)
     assert [made["metadata"]["name"] for made in (gang.first, *gang.others)] == [first, f"{others}-1", f"{others}-2"]
@@ -316,7 +361,7 @@ def test_every_task_role_is_a_job_and_all_of_them_one_gang() -> None:
         assert made["metadata"]["annotations"][PHASE] == HELD
         assert owner(made["metadata"]["annotations"], "train") == OWNER
     assert [made["spec"]["completions"] for made in (gang.first, *gang.others)] == [2, 1, 2]
-    assert [DECIDES in made["metadata"]["annotations"] for made in (gang.first, *gang.others)] == [False, True, False]
+    assert [DECIDES in made["metadata"]["annotations"] for made in (gang.first, *gang.others)] == [True, True, False]
 
 
 def test_what_belongs_to_a_run_goes_when_its_first_job_goes() -> None:
@@ -386,5 +431,6 @@ def test_published_jobs_are_mapped_or_refused_by_name() -> None:
         except Unsupported as error:
             refused[file.name] = str(error).partition(":")[0]
     assert refused == {
+        "cmd_with_prerequisites_test_job.yaml": "taskRoles.worker.prerequisites",
         "docker_image_auth.yaml": "taskRoles.worker.dockerImage",
     }

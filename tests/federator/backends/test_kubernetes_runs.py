@@ -19,7 +19,7 @@ LATER_MS = 1_795_435_205_000
 def job(
     *conditions: str, name: str = "train", of: str = "", roles: str = "1", suspend: bool = False, **said: Any
 ) -> Any:
-    """Of one pod. `said`: annotations by their names in `gangs`; `deleted`."""
+    """Of one pod. `said`: annotations by their names in `gangs`; `deleted`; `since` when its conditions hold."""
     metadata = {
         "name": name,
         "uid": f"uid of {name}",
@@ -29,7 +29,8 @@ def job(
         | ({gangs.NAME: said["claims"]} if "claims" in said else {}),
         "deletionTimestamp": MOMENT if said.get("deleted") else None,
     }
-    status = {"conditions": [{"type": one, "status": "True"} for one in conditions]}
+    since = said.get("since")
+    status = {"conditions": [{"type": one, "status": "True", "lastTransitionTime": since} for one in conditions]}
     return msgspec.convert({"metadata": metadata, "spec": {"suspend": suspend}, "status": status}, gang_jobs.Job)
 
 
@@ -39,7 +40,10 @@ def other(*conditions: str, **given: Any) -> Any:
 
 def pod(phase: str, of: str = "train", node: str = "n1", deleted: bool = False, started: str = MOMENT) -> GangPod:
     made = {
-        "metadata": {"labels": {gang_jobs.JOB_NAME: of}, "deletionTimestamp": MOMENT if deleted else None},
+        "metadata": {
+            "labels": {gang_jobs.CONTROLLER: f"uid of {of}"},
+            "deletionTimestamp": MOMENT if deleted else None,
+        },
         "spec": {"nodeName": node},
         "status": {"phase": phase, "containerStatuses": [{"state": {"running": {"startedAt": started}}}]},
     }
@@ -87,6 +91,16 @@ STOP: dict[str, Any] = {"phase": gangs.STOPPED, "suspend": True}
         ((job("Complete"), other("Complete")), SUCCEEDED),
         ((job("Complete", decides=True), other(), DONE), SUCCEEDED),
         ((job("Failed"), other("Complete", decides=True)), SUCCEEDED),
+        # of one that failed and one that decides, the first
+        ((job("Failed", since=MOMENT), other("Complete", decides=True, since=LATER)), FAILED),
+        ((job("Failed", since=LATER), other("Complete", decides=True, since=MOMENT)), SUCCEEDED),
+        ((job("Failed", since=MOMENT), other("Complete", decides=True, since=MOMENT)), SUCCEEDED),
+        ((job("Failed", since=MOMENT), other("Complete", since=MOMENT)), FAILED),
+        # its controller says so before the last of its pods is over
+        ((job("FailureTarget", since=MOMENT), other("Complete", decides=True, since=LATER), RUNS), STOPPING),
+        ((job("FailureTarget", since=MOMENT), other("Complete", decides=True, since=LATER), BROKE), FAILED),
+        ((job("SuccessCriteriaMet", decides=True), other(), RUNS), STOPPING),
+        ((job("SuccessCriteriaMet", decides=True), other(), DONE), SUCCEEDED),
         # stopped, when its controllers say so and no pod is left that runs
         ((job("Suspended", **STOP),), STOPPED),
         ((job(**STOP),), STOPPING),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from services.federator.backends.leaf import Leaf
 def heard() -> Leaf:
     """A leaf whose log is followed, and whose cluster was listed since."""
     found = Leaf(Connection("nats://127.0.0.1"), "log-prod", "prod", "default")
-    found._place, found._is_listed = 0, True
+    found._place, found._is_listed, found._listed_s = 0, True, monotonic()
     return found
 
 
@@ -123,6 +124,22 @@ async def test_what_is_told_while_it_is_asked_whether_it_vouches_counts(
     monkeypatch.setattr(heard._log, "end_now", end_now)
     monkeypatch.setattr(leaf.lease, "holder_of", holder_of)
     assert await heard.vouches(TRAIN) is (meanwhile != "train")
+
+
+@pytest.mark.parametrize(("ago_s", "vouched"), [(299.0, True), (301.0, False)])
+async def test_a_list_is_vouched_for_five_minutes(
+    heard: Leaf, ago_s: float, vouched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: for ever. No event tells that a run without pods was deleted."""
+
+    async def said(*_: object, **__: object) -> int:
+        return 0
+
+    monkeypatch.setattr(heard._log, "end_now", said)
+    monkeypatch.setattr(leaf.lease, "holder_of", lambda *_, **__: asyncio.sleep(0, "ingest-0"))
+    await heard.listed(Listed())
+    heard._listed_s -= ago_s
+    assert await heard.vouches(TRAIN) is vouched
 
 
 def test_while_ingest_compares_the_cluster_with_its_log_nothing_is_vouched_for(heard: Leaf) -> None:
