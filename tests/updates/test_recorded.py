@@ -67,8 +67,8 @@ async def folded(log: SqliteLog, until: int) -> State:
 async def test_what_either_version_decided_is_decided_again(
     name: str, end: int, decided: int, otherwise: int, snapshots: int, tmp_path: Path
 ) -> None:
-    """But for four cycles over pods that backed off beside room that was given back, while a gang of a lower priority came
-    (ARCHITECTURE.md, D82). And every `SnapshotTaken` of either has the digest of today's fold at its place."""
+    """But for four cycles over pods that backed off beside room that had been given back, as a gang of a lower priority
+    came (ARCHITECTURE.md, D82). And every `SnapshotTaken` of either has the digest of today's fold at its place."""
     log = await recorded(name, tmp_path)
     report = await verify(log, validate_every=1)
     assert (report.violation, report.why_unverifiable) == ("", "")
