@@ -18,15 +18,19 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from statistics import median
 from typing import Any, NamedTuple, TypeVar, cast
 
+import msgspec
+
 import events as ev
 from benchmarks.arguments import some
 from benchmarks.constraints import Stopwatch, waiting
 from benchmarks.federation import Cores, Size, history, run_of
-from benchmarks.planning import Bench, gangs, singles
+from benchmarks.planning import Bench, gangs, singles, waiting_pod
 from benchmarks.snapshots import Cluster
 from events import envelope, subjects
 from events.envelope import FIRST_VERSION, Header, Stored
 from events.memory import MemoryLog
+from events.objects import Declaration, Membership
+from events.policy import DEFAULT_POLICY
 from events.snapshots import Kept
 from services.binder import core as binder
 from services.binder.service.effects import Effects
@@ -41,10 +45,12 @@ from services.kubernetes.client import Client
 from services.planner import core as planner
 from services.start import state_at
 from services.state import snapshot
+from services.state.clock import tick
 from services.state.fold import State
 from services.state.form import Form
 from services.state.validate import validate_state
 from services.writer import Writer
+from tests.facts import scheduling_class
 
 T = TypeVar("T")
 NODES, GANG_PODS, PODS, JOBS, CLUSTERS = 50_000, 40_000, 500_000, 30_000, 20
@@ -184,6 +190,47 @@ def many_pods() -> Run:
     return run
 
 
+def starving() -> Run:
+    """Ten gangs of two pods that need a node each, over 500,000 pods of which one ended since they were refused: they ask
+    for room to be kept, which the binder grants one of them."""
+    cluster = Cluster(PODS // 20)
+    cluster.populate(PODS)
+    cluster.append(
+        "admin", [ev.PolicyChanged(policy=msgspec.structs.replace(DEFAULT_POLICY, reserve_after_refusals=1))], "admin"
+    )
+    cluster.append("ingest", list(whole_nodes(10)), "facts")
+    cluster.append("planner.0", list(planner.decide_now(cluster.state, "0")), "decide")
+    ended = next(pod.fact for pod in cluster.state.pods.values() if pod.node)
+    about = {"uid": ended.uid, "namespace": ended.namespace, "name": ended.name}
+    cluster.append("ingest", [ev.PodFinished(**about, resource_version="9", succeeded=True, reason="")], "facts")
+    for second in range(1, 4):  # until nobody backs off
+        if ticked := tick(cluster.state.clock("planner.0"), second * SECOND_NS):
+            cluster.append("planner.0", [ticked], "tick")
+    log = kept(cluster.state, snapshot.FORM)
+    del cluster
+
+    def run() -> Iterator[Step]:
+        steps = Steps()
+        state = steps.start("restored", log, snapshot.FORM)
+        asked = steps.run("planned", planner.decide(state, "0"))
+        state.apply_stored(stored(state, "planner.0", asked))
+        if not state.room_requests:
+            raise RuntimeError("nobody asked for room")
+        steps.run("room granted", binder.decide(state))
+        yield from steps.taken
+
+    return run
+
+
+def whole_nodes(gangs: int) -> Iterator[ev.Event]:
+    """Gangs of two pods that have a node each to themselves, before all others."""
+    yield scheduling_class("whole", {"cpu_milli": 32_000, "pods": 1})
+    for i in range(2 * gangs):
+        declared = Declaration(min_member=2, waiting_time_ms=0)
+        gang = Membership(gang=f"default/whole-{i // 2}", dialect="coscheduling/2020", declared=declared)
+        yield msgspec.structs.replace(waiting_pod(PODS + i, "whole", gang), priority=1)
+
+
 def _effects(state: State) -> tuple[Effects, WriteBehind]:
     """What a binder does behind its decisions. Nobody is asked for anything here."""
     log, client = MemoryLog("bench"), cast(Client, None)
@@ -224,6 +271,7 @@ WORKLOADS: dict[str, Callable[[], Run]] = {
     "3,000 pods with selectors of their own": lambda: first_cycle(waiting(3_000, "zone-3", 100)),
     "a gang of 40,000": large_gang,
     "500,000 pods": many_pods,
+    "ten gangs that starve": starving,
     "30,000 federated jobs": many_jobs,
 }
 

@@ -223,8 +223,7 @@ def _ask_for_room(cycle: Cycle, group: Group, demand: Demand) -> Generator[None,
         return node_choice.HOPELESS
     if cycle.occupants is None:
         cycle.occupants = yield from occupants(state)
-    found = node_choice.prospect(state, group, cycle.room, cycle.requests, cycle.occupants)
-    yield
+    found = yield from node_choice.prospect(state, group, cycle.room, cycle.requests, cycle.occupants)
     room = yield from node_choice.choose(state.table, found, of, asked, demand.orders, cycle.seed(group))
     if room is None:
         return node_choice.HOPELESS

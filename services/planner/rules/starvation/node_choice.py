@@ -55,8 +55,10 @@ class Prospect(NamedTuple):
     """row → classes whose host ports stay open there, or are promised."""
 
 
-def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequested], there: Occupants) -> Prospect:
-    """What the nodes have for the group. What this cycle placed may leave one day, as what runs may.
+def prospect(
+    state: State, group: Group, room: Room, asked: Iterable[RoomRequested], there: Occupants
+) -> Generator[None, None, Prospect]:
+    """What the nodes have for the group. What this cycle placed may leave one day, as what runs may. In slices.
 
     `room`: the cycle's, as the group sees it. `asked`: the requests that the cycle made before. `there`: who is on the
     nodes.
@@ -67,11 +69,12 @@ def prospect(state: State, group: Group, room: Room, asked: Iterable[RoomRequest
     with_ports = {info.number: info for info in table.classes.values() if info.ports}
     for row, info in there.opened(group, with_ports) if with_ports else ():
         opened.setdefault(row, []).append(info)
+    taken = yield from there.sums(group, priority)
     kept = 0 if room.kept is None else room.kept
     placed = table.allocatable - table.held - table.proposed - kept - room.free
-    now = cast(Ints, room.free + there.leaving() - _promised(table, before))
-    soon = cast(Ints, now + placed + there.lower(group, priority))
-    return Prospect(now, soon, cast(Ints, soon + there.higher(group, priority)), opened)
+    now = cast(Ints, room.free + taken.leaving - _promised(table, before))
+    soon = cast(Ints, now + placed + taken.lower)
+    return Prospect(now, soon, cast(Ints, soon + taken.higher), opened)
 
 
 def could_hold(table: NodeTable, parts: Sequence[Part], needs: Sequence[Need]) -> bool:

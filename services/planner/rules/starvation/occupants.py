@@ -8,19 +8,31 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator
+from typing import NamedTuple
 
 import numpy as np
 
 from services.state import fits, queueing, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nodes import Ints, Mask, NodeTable
+from services.state.nodes import Ints, NodeTable
 from services.state.records import TERMINATING, Group
 
 STAYS, LEAVES, MAY_LEAVE = range(3)
 """When a claim's room may be given back: never, as far as anybody knows; soon, as its pod is on its way out; one day."""
 SLICE_CLAIMS = 8_192
 """Claims that are gone through between two yields: some 10 ms."""
+
+
+class Sums(NamedTuple):
+    """What claims take, by when they leave: rows × resources each."""
+
+    leaving: Ints
+    """Of those who are on their way out."""
+    lower: Ints
+    """Of those who may leave one day, and are of the same priority or a lower one."""
+    higher: Ints
+    """And of those of a higher one."""
 
 
 class Occupants:
@@ -30,37 +42,42 @@ class Occupants:
         """`found`: of each claim the row, the class, when it leaves, and of those who may leave one day the priority and
         the number of the group. `groups`: key → that number."""
         self._table, self._groups = table, groups
-        columns = np.array(found, np.int64).reshape(-1, 5).T
-        self._rows, self._classes, self._when, self._priorities, self._of = columns
+        self._columns = np.array(np.array(found, np.int64).reshape(-1, 5).T, order="C")
+        self._asked = np.flatnonzero(table.requests.any(axis=0))
+        """Resources that some class asks for."""
+        self._sums: dict[int, Sums] = {}
+        """By priority: of all, whoever asks."""
 
-    def leaving(self) -> Ints:
-        """What those take who are on their way out: rows × resources."""
-        return self._sum(self._when == LEAVES)
-
-    def lower(self, group: Group, priority: int) -> Ints:
-        """What those take who may leave one day, of this priority or a lower one, and not of the group."""
-        return self._sum(self._others(group) & (self._priorities <= priority))
-
-    def higher(self, group: Group, priority: int) -> Ints:
-        """And those of a higher one."""
-        return self._sum(self._others(group) & (self._priorities > priority))
+    def sums(self, group: Group, priority: int) -> Generator[None, None, Sums]:
+        """As a group of that priority sees them: its own stay, as that they leave would be no help. In slices."""
+        if priority not in self._sums:
+            self._sums[priority] = yield from self._sum(priority)
+        of_all, (rows, classes, when, _, of) = self._sums[priority], self._columns
+        own = (of == self._groups.get(group.key, -1)) & (when == MAY_LEAVE)
+        lower = of_all.lower.copy()
+        np.subtract.at(lower, rows[own], self._table.requests[classes[own]])
+        return of_all._replace(lower=lower)
 
     def opened(self, group: Group, classes: dict[int, ClassInfo]) -> list[tuple[int, ClassInfo]]:
         """(row, class) of those who stay there with a host port; `classes`: those that have one, by number."""
-        stays = (self._when == STAYS) | ((self._when == MAY_LEAVE) & ~self._others(group))
-        there = np.flatnonzero(stays & np.isin(self._classes, list(classes)))
-        rows, numbers = self._rows[there].tolist(), self._classes[there].tolist()
-        return [(row, classes[number]) for row, number in zip(rows, numbers, strict=True)]
+        rows, numbers, when, _, of = self._columns
+        stays = (when == STAYS) | ((when == MAY_LEAVE) & (of == self._groups.get(group.key, -1)))
+        there = np.flatnonzero(stays & np.isin(numbers, list(classes)))
+        found = zip(rows[there].tolist(), numbers[there].tolist(), strict=True)
+        return [(row, classes[number]) for row, number in found]
 
-    def _others(self, group: Group) -> Mask:
-        """Those who may leave one day, without the group's own, for whom that would be no help."""
-        mask: Mask = (self._when == MAY_LEAVE) & (self._of != self._groups.get(group.key, -1))
-        return mask
-
-    def _sum(self, of: Mask) -> Ints:
-        taken = np.zeros_like(self._table.allocatable)
-        np.add.at(taken, self._rows[of], self._table.requests[self._classes[of]])
-        return taken
+    def _sum(self, priority: int) -> Generator[None, None, Sums]:
+        sums = Sums(*(np.zeros(self._table.allocatable.shape, np.int64, order="F") for _ in Sums._fields))
+        for start in range(0, self._columns.shape[1], SLICE_CLAIMS):
+            rows, classes, when, priorities, _ = self._columns[:, start : start + SLICE_CLAIMS]
+            above, asked = priorities > priority, self._table.requests[classes]
+            may_leave = when == MAY_LEAVE
+            for taken, of in zip(sums, (when == LEAVES, may_leave & ~above, may_leave & above), strict=True):
+                if of.any():
+                    for column in self._asked:
+                        np.add.at(taken[:, column], rows[of], asked[of, column])
+            yield
+        return sums
 
 
 def occupants(state: State) -> Generator[None, None, Occupants]:

@@ -44,10 +44,9 @@ def check(state: State) -> None:
                 sums[found][row] += table.requests[info.number]
                 if found == "stays" and info.ports:
                     opened.append((row, info.number))
-        priority = queueing.priority(state, group)
-        assert (there.leaving() == sums["leaves"]).all()
-        assert (there.lower(group, priority) == sums["lower"]).all()
-        assert (there.higher(group, priority) == sums["higher"]).all()
+        found_sums = at_once(there.sums(group, queueing.priority(state, group)))
+        for found_of, which in zip(found_sums, ("leaves", "lower", "higher"), strict=True):
+            assert (found_of == sums[which]).all()
         assert [(row, info.number) for row, info in there.opened(group, ports)] == opened
 
 
