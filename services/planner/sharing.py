@@ -44,18 +44,26 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
     queue = yield from _head(state, order, mine, policy.cycle_pods)
     passed = yield from _head(state, order, cohorts.passed_over(state, waiting), policy.lookahead_pods)
     queue = sorted(queue + [entry for entry in passed if owners[entry[1].partition] == shard], key=itemgetter(0))
+    ahead = [entry for entry in passed if owners[entry[1].partition] != shard]
     if queue and len(mine) < len(waiting):
-        last, least = queue[-1]
         others = [group for group in waiting if owners[group.partition] != shard]
-        if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
-            ahead = yield from _head(state, order, others, policy.lookahead_pods, before=last)
-        else:
-            lowest = queueing.priority(state, least)
-            higher = [group for group in others if queueing.priority(state, group) > lowest]
-            ahead = yield from _head(state, order, higher, policy.lookahead_pods)
-        ahead += [entry for entry in passed if owners[entry[1].partition] != shard]
+        ahead += yield from _look_ahead(state, order, others, policy.lookahead_pods, queue[-1])
+    if ahead and queue:
+        last, _ = queue[-1]
         queue = [entry for entry in sorted(queue + ahead, key=itemgetter(0)) if entry[0] <= last]
     return [group for _, group in queue]
+
+
+def _look_ahead(
+    state: State, order: QueueOrder, others: list[Group], pods: int, end: Entry
+) -> Generator[None, None, list[Entry]]:
+    """Of other shards' groups the first of those that go before the end of the shard's own."""
+    last, least = end
+    if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
+        return (yield from _head(state, order, others, pods, before=last))
+    lowest = queueing.priority(state, least)
+    higher = [group for group in others if queueing.priority(state, group) > lowest]
+    return (yield from _head(state, order, higher, pods))
 
 
 def _head(

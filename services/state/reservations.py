@@ -47,14 +47,19 @@ def _answered(state: State, group: str) -> None:
 
 
 def reserved(state: State, event: ev.RoomReserved) -> None:
-    """Its nodes count as touched: whoever was placed there without knowing of it was not wrong. The group is tried again,
-    as all of its room may be free already."""
+    """Of its nodes those are doubted that were touched since this was decided. The group is tried again, as all of its
+    room may be free already."""
     if event.group not in state.room_requests or not classes.known(state, event.room):
         state.ignore(event)
         return
     classes.keep_room(state, event.room)
     _answered(state, event.group)
-    state.reservations[event.group] = Reservation(event.group, state.sequence, event.priority, event.room)
+    kept = Reservation(event.group, state.sequence, event.priority, event.room)
+    for _, name, _ in rooms(kept):
+        node = state.nodes.get(name)
+        if node is not None and node.touched > state.basis:
+            kept.doubted[name] = None
+    state.reservations[event.group] = kept
     set_deadline(state.clock("binder"), RESERVATION, group_key(state.sequence, event.group), event.waiting_ms)
     if (group := state.groups.get(event.group)) is not None:
         groups.wake(state, group)
