@@ -11,6 +11,7 @@ import pytest
 import events as ev
 from events.objects import ClassRoom
 from events.policy import DEFAULT_POLICY, Policy
+from services.binder import core as binder
 from services.state.reservations import rooms
 from tests.walk.checks import refold
 from tests.why import why_waiting
@@ -292,6 +293,25 @@ def test_room_that_can_never_be_there_is_kept_no_more(why: str) -> None:
         world.node(node, cpu=busy.kept[node] - 1)
     else:
         world.pod("daemon", node=node, candidate=False, cpu=CPU)
+    assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
+
+
+def test_what_shrank_while_room_on_it_was_being_reserved_is_noticed() -> None:
+    """Seed 460363: the fact came between what the binder had read and what it said."""
+    busy = Busy(policy(after=1))
+    world = busy.world
+    while not world.state.room_requests:
+        for oldest in [uid for uid in world.bound() if uid.startswith("small")][:1]:
+            world.finished(oldest)
+            world.deleted(oldest)
+        world.pass_s(2)
+        world.plan()
+    basis, decided = world.state.sequence, binder.decide_now(world.state)
+    (kept,) = of_type(decided, ev.RoomReserved)
+    node = next(iter(kept.room[0].nodes))
+    world.node(node, cpu=kept.room[0].nodes[node] - 1)
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert list(world.state.reservations) == [GANG]
     assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 import events as ev
+from services.state.partitions import partition_of
 from tests.world import World, of_type
 
 
@@ -70,17 +73,20 @@ def test_nobody_of_its_own_priority_waits_for_it() -> None:
     assert world.where("high", "peer") == ["", "n0"]
 
 
-def test_another_shards_has_its_room_left() -> None:
-    """It is placed by its own shard, which sees that others wait."""
+@pytest.mark.parametrize("whose", ["its own shard's", "the other's"])
+def test_another_shards_has_its_room_left(whose: str) -> None:
+    """It is placed by its own shard, which sees that others wait. Seed 460884: where all that waited were the other's, it
+    was not looked ahead to."""
     world = full()
     world.join("b")
     world.judge()
     world.pass_s(0.1)
-    world.finished("low-0")
-    world.pod("low-4", created_s=20)
     owner = world.state.owner(world.state.groups["pod/default/high"])
     other = "b" if owner == "a" else "a"
-    placed = [event.group for event in of_type(world.plan_without_appending(other), ev.GangPlaced)]
-    assert placed == []
-    placed = [event.group for event in of_type(world.plan(owner), ev.GangPlaced)]
-    assert placed == ["pod/default/high"]
+    wanted = owner if whose == "its own shard's" else other
+    names = (f"late-{number}" for number in count())
+    name = next(name for name in names if world.state.owners[partition_of(f"pod/default/{name}")] == wanted)
+    world.finished("low-0")
+    world.pod(name, created_s=20)
+    assert of_type(world.plan_without_appending(other), ev.GangPlaced) == []
+    assert [event.group for event in of_type(world.plan(owner), ev.GangPlaced)] == ["pod/default/high"]
