@@ -58,7 +58,9 @@ class Judge:
             return [refusal(proposal, Fault("PodGone", "", ""))]
         if timeouts.stands(self.state, group):
             return [refusal(proposal, Fault("GangTimedOut", "", ""))]
-        reserved, beyond = self._kept_from(group), self._kept_from(group, beyond=True)
+        reserved = beyond = None
+        if self.state.reservations:
+            reserved, beyond = self._kept_from(group), self._kept_from(group, beyond=True)
         standing = Standing(self.state, self.bench, self._pace, group, proposal, reserved, beyond)
         if group.gangs:
             standing.spend_nominations()

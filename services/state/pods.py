@@ -109,12 +109,13 @@ def accept(state: State, held: Claim, stage: str) -> None:
             table.accept(row, table.classes[held.scheduling_class])
             state.nodes[held.node].touched = state.sequence
     held.stage = stage
-    _may_stay(state, held)
+    if state.reservations:
+        _may_stay(state, held)
 
 
 def _may_stay(state: State, held: Claim) -> None:
     """What is reserved on the node may have to do without its room for ever."""
-    if state.reservations and reservations.stays(state, held):
+    if reservations.stays(state, held):
         reservations.doubt(state, held.node)
 
 
@@ -159,7 +160,8 @@ def occupy(state: State, uid: str, pod: Pod, node: str) -> None:
         tallies.claimed(state, pod, 1)
         groups.shrunk(state, pod)
     pod.node = held.node
-    _may_stay(state, held)
+    if state.reservations:
+        _may_stay(state, held)
     if pod.gang:
         groups.started(state, state.gangs[pod.gang])
     group = state.groups.get(pod.group)
