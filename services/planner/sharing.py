@@ -42,7 +42,8 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
     order = QUEUE_ORDERS[policy.profile.queue_order]
     mine = [group for group in waiting if owners[group.partition] == shard]
     queue = yield from _head(state, order, mine, policy.cycle_pods)
-    passed = yield from _head(state, order, cohorts.passed_over(state, waiting), policy.lookahead_pods)
+    found = cohorts.passed_over(state, waiting, policy.lookahead_pods)
+    passed = sorted(((order.place(state, group), group) for group in found), key=itemgetter(0))
     queue = sorted(queue + [entry for entry in passed if owners[entry[1].partition] == shard], key=itemgetter(0))
     ahead = [entry for entry in passed if owners[entry[1].partition] != shard]
     if queue and len(mine) < len(waiting):

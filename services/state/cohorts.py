@@ -9,6 +9,7 @@ comparing the log's last change of room with the basis of the refusal.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import events as ev
@@ -37,21 +38,32 @@ def waiting(state: State) -> list[Group]:
     return found
 
 
-def passed_over(state: State, others: list[Group]) -> list[Group]:
+def passed_over(state: State, others: list[Group], most: int) -> list[Group]:
     """Pods without a gang that back off for lack of room, though some was given back since, and that are of a higher
     priority than one of these `others`, whom backing off would let have it: else they might back off each time that
-    there is some, for ever. A gang is helped otherwise (`services.planner.rules.starvation`)."""
-    found = [
-        group
-        for cohort in state.cohorts.values()
-        if cohort.backing_off and reasons.follows(cohort.reason).for_room and room_moved(state, cohort)
-        for group in map(state.groups.__getitem__, cohort.groups)
-        if group.pod
+    there is some, for ever. A gang is helped otherwise (`services.planner.rules.starvation`).
+
+    At most so many, those first that were refused first: who is refused again is behind all others."""
+    backing_off = [
+        cohort
+        for place in state.highest
+        if (cohort := state.cohorts[place]).backing_off
+        and reasons.follows(cohort.reason).for_room
+        and room_moved(state, cohort)
     ]
-    if not found or not others:
+    if not backing_off or not others:
         return []
     lowest = min(queueing.priority(state, group) for group in others)
-    return [group for group in found if group.priority > lowest]
+    above = (cohort.groups for cohort in backing_off if state.highest[cohort.place] > lowest)
+    groups = map(state.groups.__getitem__, chain.from_iterable(above))
+    return list(islice((group for group in groups if group.pod and group.priority > lowest), most))
+
+
+def bound(state: State, cohort: Cohort) -> None:
+    """Note the highest priority of its pods without a gang."""
+    alone = (group.priority for group in map(state.groups.__getitem__, cohort.groups) if group.pod)
+    if (highest := max(alone, default=None)) is not None:
+        state.highest[cohort.place] = highest
 
 
 def backs_off(state: State, group: Group) -> bool:
@@ -140,6 +152,7 @@ def park(
             group.attempts = attempt
     if cohort.groups:
         state.cohorts[cohort.place] = cohort
+        bound(state, cohort)
         _set_deadlines(state, cohort, owner)
 
 

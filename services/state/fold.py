@@ -149,6 +149,8 @@ class State:
     """Gang → the gangs that name it as one of their group, in no particular order."""
     kept_for: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
+    highest: dict[int, int] = field(default_factory=dict)
+    """Cohort with pods that have no gang → a priority that none of these is above (`cohorts.passed_over`)."""
     tallies: dict[str, Tally] = field(default_factory=dict)
     """Gang → how many of its members run, are alive and leave (`tallies`)."""
 

@@ -168,6 +168,8 @@ def changed(state: State, uid: str, pod: Pod) -> None:
         group.priority = tallies.highest_priority(state, group.gangs)
     else:
         group.priority = fact.priority
+        if group.cohort:
+            state.highest[group.cohort] = max(group.priority, state.highest[group.cohort])
     wake(state, group, uid)
 
 
@@ -301,6 +303,7 @@ def _unpark(state: State, group: Group) -> None:
         cohort.groups.pop(group.key, None)
         if not cohort.groups:
             del state.cohorts[group.cohort]
+            state.highest.pop(group.cohort, None)
         group.cohort = 0
 
 

@@ -12,7 +12,7 @@ import msgspec
 import events as ev
 from events.envelope import FIRST_VERSION
 from events.policy import Policy
-from services.state import nominations, tallies
+from services.state import cohorts, nominations, tallies
 from services.state.classes import counted
 from services.state.fold import FOLDS, State
 from services.state.form import Form
@@ -143,6 +143,9 @@ def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
     """The table of nodes, who names whom, gangs' tallies, and what keeps room for which class, from the records; with a
     yield now and then."""
     state.kept_classes = counted(state)
+    yield
+    for cohort in state.cohorts.values():
+        cohorts.bound(state, cohort)
     yield
     state.tallies = yield from tallies.counted_in_slices(state)
     yield
