@@ -183,6 +183,17 @@ async def test_two_task_roles_from_held_to_cleared(
     await muster.check()
 
 
+async def suspended(api: Api, backend: Kubernetes, job: str) -> None:
+    """Whoever looks at the run suspends what is left of it."""
+
+    async def is_so() -> bool:
+        await run(backend)
+        made = await api.get(f"/apis/batch/v1/namespaces/default/jobs/{job}")
+        return bool(made["spec"]["suspend"])
+
+    await until(is_so, "the other role's Job to be suspended")
+
+
 async def test_with_the_role_that_fails_the_other_ends(
     api: Api, muster: Muster, controllers: Process, backend: Kubernetes
 ) -> None:
@@ -190,12 +201,7 @@ async def test_with_the_role_that_fails_the_other_ends(
     await told(api, "Failed", OTHERS)
     await seen(backend, STOPPING)
 
-    async def suspended() -> bool:
-        await run(backend)
-        made = await api.get(f"/apis/batch/v1/namespaces/default/jobs/{FIRST}")
-        return bool(made["spec"]["suspend"])
-
-    await until(suspended, "the other role's Job to be suspended")
+    await suspended(api, backend, FIRST)
     await gone(api)
     await seen(backend, FAILED)
     made = await api.get(f"/apis/batch/v1/namespaces/default/jobs/{FIRST}")
@@ -220,12 +226,7 @@ async def test_a_role_that_succeeded_ends_the_other(
     for index in range(2):
         await told(api, "Succeeded", f"{FIRST}-{index}-")
 
-    async def suspended() -> bool:
-        await run(backend)
-        other = await api.get(f"/apis/batch/v1/namespaces/default/jobs/{OTHERS}-1")
-        return bool(other["spec"]["suspend"])
-
-    await until(suspended, "the other role's Job to be suspended")
+    await suspended(api, backend, f"{OTHERS}-1")
     await gone(api)
     await seen(backend, SUCCEEDED)
 

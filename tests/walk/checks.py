@@ -71,6 +71,7 @@ def check_empty(state: State) -> None:
     assert not state.named
     assert not state.tallies
     assert not state.kept_for
+    assert not state.highest
     table = state.table
     assert list(table.resources.places) == list(table.resources.columns) == list(BASE_RESOURCES)
     for left in (

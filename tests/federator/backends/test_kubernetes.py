@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,29 +31,15 @@ from services.federator.backends import (
 from services.federator.backends.gangs import job_names
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.specialize import to_yaml
-from services.kubernetes.access import Access, AccessError, direct
+from services.kubernetes.access import Access, AccessError
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.gang_jobs import Job
-from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import OWNER, KubernetesSite, job, submission
 from tests.waiting import answered, until
 
 NAME, ROLES = "train", 3
 FIRST, OTHERS = job_names(NAME, OWNER)
 JOBS = (FIRST, f"{OTHERS}-1", f"{OTHERS}-2")
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[KubernetesSite]:
-    async with SimulatedCluster() as cluster:
-        yield KubernetesSite(cluster)
-
-
-@pytest.fixture
-async def backend(site: KubernetesSite) -> AsyncIterator[Kubernetes]:
-    opened = Kubernetes(direct(site.cluster.url), "default")
-    yield opened
-    await opened.close()
 
 
 async def submitted(backend: Kubernetes, roles: int = ROLES) -> str:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from services.federator.backends import Accepted, Refused
 from services.federator.backends.gangs import HELD, PHASE, job_names
 from services.federator.backends.kubernetes import Kubernetes
-from services.kubernetes.access import direct
 from services.kubernetes.errors import TOO_LARGE
-from services.simulator.cluster import SimulatedCluster
 from tests.federator.backends.sites import OWNER, KubernetesSite, submission
 
 NAME, ROLES = "train", 2
 FIRST, OTHERS = job_names(NAME, OWNER)
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[KubernetesSite]:
-    async with SimulatedCluster() as cluster:
-        yield KubernetesSite(cluster)
-
-
-@pytest.fixture
-async def backend(site: KubernetesSite) -> AsyncIterator[Kubernetes]:
-    opened = Kubernetes(direct(site.cluster.url), "default")
-    yield opened
-    await opened.close()
 
 
 @pytest.mark.parametrize("denied", [FIRST, f"{OTHERS}-1"])

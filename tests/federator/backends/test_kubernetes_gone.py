@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from services.federator.backends import RUNNING, WAITING, Accepted, Described, Listing
 from services.federator.backends.gangs import MANAGED, MANAGER, NAME, Placing, job_names, objects, owned
 from services.federator.backends.kubernetes import Kubernetes
-from services.kubernetes.access import direct
 from services.kubernetes.gang_jobs import CONTROLLER
-from services.simulator.cluster import SimulatedCluster
 from services.simulator.faults import Fault
 from tests.federator.backends.sites import OWNER, KubernetesSite, job, submission
 from tests.waiting import answered, until
@@ -19,19 +15,6 @@ from tests.waiting import answered, until
 RUN, ROLES = "train", 2
 FIRST, OTHERS = job_names(RUN, OWNER)
 POD = {"containers": [{"name": "app", "image": "i"}], "nodeName": "n1", "restartPolicy": "Never"}
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[KubernetesSite]:
-    async with SimulatedCluster() as cluster:
-        yield KubernetesSite(cluster)
-
-
-@pytest.fixture
-async def backend(site: KubernetesSite) -> AsyncIterator[Kubernetes]:
-    opened = Kubernetes(direct(site.cluster.url), "default")
-    yield opened
-    await opened.close()
 
 
 async def released(site: KubernetesSite, backend: Kubernetes) -> str:
