@@ -410,4 +410,10 @@ MORE: dict[str, Plant] = {
         ),
         first=LATEST_FROM,
     ),
+    "kept whatever changes": Plant(
+        "room is kept for a gang that starves on a node that shrank, or that a DaemonSet's pod came to",
+        "services.state.reservations",
+        (("            reservation.doubted[node] = None\n", "            pass\n"),),
+        (("services.state.reservations", "            kept.doubted[name] = None\n", "            pass\n"),),
+    ),
 }

@@ -43,6 +43,8 @@ QUIET = frozenset({ev.Ticked, ev.Renewed, ev.ConditionsReported})
 """Half of all commits are nothing else; the records, of which they change next to none, are checked behind them."""
 VALIDATED = 5
 """Of all others every so many, and the end: what is wrong between records stays so."""
+LEFT = 4
+"""After so many decisions the binder has said all that he had to say at the first."""
 
 
 class Witness:
@@ -69,6 +71,8 @@ class Witness:
         """Subject → the sequence of its last commit."""
         self._first: dict[str, int] = {}
         """Event → the sequence at which it first came."""
+        self._left: dict[tuple[str, str], int] = {}
+        """Group and node → decisions of the binder that went on keeping what cannot come."""
         self._touched: dict[str, int] = {}
         """Node, pod or gang → the sequence of the last fact about it."""
         self._where: dict[str, tuple[str, ...]] = {}
@@ -292,17 +296,21 @@ class Witness:
                 _require(not found, f"{commit.sequence} reserves {found} (section 5)")
 
     def _kept_can_come(self, commit: Commit) -> None:
-        """Nor does anything stay kept that cannot, but for a gang of which something is to be judged."""
+        """Nor does anything stay kept that cannot, but for a gang of which something is to be judged. Where little goes
+        into a decision, more than one may be over before the binder says so."""
         judged = {getattr(event, "group", "") for event in commit.events}
+        before, self._left = self._left, {}
         for key, kept in self.state.reservations.items():
             group = self.state.groups.get(key)
             if group is None or group.phase == AWAITING or key in judged:
                 continue
             for node, classes in fitting.by_node(self.state, kept).items():
                 there = self.state.nodes.get(node)
-                if there is not None and max(there.touched, self._touched.get(node, 0)) <= commit.header.basis:
-                    found = fitting.never_free(self.state, node, classes)
-                    _require(not found, f"{commit.sequence} goes on keeping {found} (section 5)")
+                if there is None or max(there.touched, self._touched.get(node, 0)) > commit.header.basis:
+                    continue
+                if found := fitting.never_free(self.state, node, classes):
+                    left = self._left[key, node] = before.get((key, node), 0) + 1
+                    _require(left < LEFT, f"{commit.sequence} goes on keeping {found} (section 5)")
 
     def _in_queue_order(self, commit: Commit) -> None:
         """Each group is one entry of the queue, and of what is proposed the higher priority comes first (7.5). As far
