@@ -46,8 +46,9 @@ def passed_over(state: State, others: list[Group], most: int) -> list[Group]:
     At most so many, those first that were refused first: who is refused again is behind all others."""
     backing_off = [
         cohort
-        for place in state.highest
-        if (cohort := state.cohorts[place]).backing_off
+        for cohort in state.cohorts.values()
+        if cohort.backing_off
+        and cohort.place in state.highest
         and reasons.follows(cohort.reason).for_room
         and room_moved(state, cohort)
     ]
