@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from services.console.job_sets import unsimulated
 from services.console.misspelt import misspelt, named
 from services.console.unread_gangs import unread_gangs
+from services.console.unsimulated import unsimulated
 from services.ingest.decoding import KINDS, Kind
 from services.simulator.asks import without_limit
 from services.simulator.daemons import takes

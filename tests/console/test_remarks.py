@@ -77,6 +77,20 @@ def test_what_is_not_simulated_of_a_job_set_is_told() -> None:
     assert len(found["bound"]) == 4
 
 
+@pytest.mark.parametrize(("kind", "whose"), [("Job", ""), ("CronJob", "its Job's ")])
+def test_what_is_not_simulated_of_a_volcano_job_is_told(kind: str, whose: str) -> None:
+    template = {"spec": {"containers": [{"name": "c"}], "schedulerName": "volcano"}}
+    tasks = [{"name": name, "template": template} for name in ("driver", "worker")]
+    tasks[1]["dependsOn"] = {"name": ["driver"]}
+    spec = {"schedulerName": "volcano", "tasks": tasks}
+    if kind == "CronJob":
+        spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": spec}}
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": kind, "metadata": {"name": "train"}, "spec": spec}
+    assert simulate([node("n"), job]).answer()["warnings"] == [
+        f"{kind} train: {whose}spec.tasks[1].dependsOn has no effect here: the pods of all tasks are made at once"
+    ]
+
+
 def test_of_a_train_job_the_runtime_that_it_names_is_looked_at() -> None:
     def runtime(name: str) -> dict:
         spec = {"template": {"spec": job_set()["spec"]}}
