@@ -18,6 +18,9 @@ from services.state.nodes import NodeTable
 from services.state.nominations import claim_key, only_task
 from services.state.records import Group
 
+SORTED_BY_NODES = 64
+"""Classes, at most, that are put in an order by how many nodes take them: some 20 ms at 50,000 nodes."""
+
 
 class Part(NamedTuple):
     """Pods of one gang, one scheduling class and one priority that may be proposed now, in the order in which the log saw
@@ -54,7 +57,7 @@ class Demand(NamedTuple):
     parts: list[Part]
     needs: list[Need]
     orders: list[Order]
-    """That are tried."""
+    """That are tried first."""
     taken: Taken
     left: Places
     """Nominated room that no pod of its class is there for."""
@@ -63,6 +66,16 @@ class Demand(NamedTuple):
     def together(self) -> bool:
         """Whether the group needs something, and all that it needs together."""
         return bool(self.needs) and all(need.together for need in self.needs)
+
+    def tried(self, table: NodeTable) -> Iterator[Order]:
+        """The orders, and where none of them will do that in which those go first that the fewest nodes take: neither the
+        large nor the small are before them there. Found out only then, as it looks at all nodes for each class."""
+        yield from self.orders
+        if 1 < len({part.info for part in self.parts}) <= SORTED_BY_NODES:
+            nodes = {part.info: fits.takers(table, part.info) for part in self.parts}
+            order = sorted(self.orders[0], key=lambda index: nodes[self.parts[index].info])
+            if order not in self.orders:
+                yield order
 
 
 def demand_of(state: State, room: Room, group: Group, rolls: list[Roll]) -> Demand | None:

@@ -163,7 +163,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         return not_supported(_unsupported(cycle, next(digests)))
     best, why = -1, dict[str, int]()
     partial: Order | None = None
-    for order in demand.orders:
+    for order in demand.tried(cycle.state.table):
         attempt = Attempt(cycle, group, demand, order)
         placed = yield from attempt.place()
         if placed and attempt.complete:
@@ -200,7 +200,7 @@ def _place_where_others_were(cycle: Cycle, group: Group, demand: Demand) -> Gene
     """
     proposed = False
     loan = cycle.room.lend(demand.left)
-    for order in demand.orders:
+    for order in demand.tried(cycle.state.table):
         attempt = Attempt(cycle, group, demand, order)
         if (yield from attempt.place()):
             proposed = (yield from attempt.propose()) is None
@@ -224,7 +224,8 @@ def _ask_for_room(cycle: Cycle, group: Group, demand: Demand) -> Generator[None,
     if cycle.occupants is None:
         cycle.occupants = yield from occupants(state)
     found = yield from node_choice.prospect(state, group, cycle.room, cycle.requests, cycle.occupants)
-    room = yield from node_choice.choose(state.table, found, of, asked, demand.orders, cycle.seed(group))
+    orders = demand.tried(state.table)
+    room = yield from node_choice.choose(state.table, found, of, asked, tuple(orders), cycle.seed(group))
     if room is None:
         return node_choice.HOPELESS
     request = RoomRequested(group=group.key, room=room)

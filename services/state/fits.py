@@ -298,6 +298,11 @@ def sizes(table: NodeTable, classes: Sequence[ClassInfo]) -> list[tuple[int, str
     return [(share(info), info.fact.digest) for info in classes]
 
 
+def takers(table: NodeTable, info: ClassInfo) -> int:
+    """Nodes that take a pod of the class when nothing else is there."""
+    return int(np.count_nonzero(feasible(table, info) & (capacity(table.allocatable, info) > 0)))
+
+
 def take(left: list[int], info: ClassInfo, pods: int) -> bool:
     """Take the room of `pods` pods of the class (below 0: give it back) from what one node has `left`, by column.
 

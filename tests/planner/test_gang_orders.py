@@ -59,6 +59,31 @@ def test_the_other_order_of_classes_is_tried_too() -> None:
     assert world.where(picky, easy) == ["n0", "n1"]
 
 
+def test_the_class_that_the_fewest_nodes_take_goes_first_where_nothing_else_helps() -> None:
+    """Here the larger class takes the only node of the picky one, and so does the smaller."""
+    world = World()
+    world.node("n0", cpu=6, labels={"zone": "a"})
+    world.node("n1", cpu=5)
+    world.node("n2", cpu=3)
+    large = world.pod("large", "train", minimum=3, cpu=5)
+    picky = world.pod("picky", "train", minimum=3, cpu=4, selector={"zone": "a"})
+    small = world.pod("small", "train", minimum=3, cpu=3)
+    world.settle()
+    assert world.where(large, picky, small) == ["n1", "n0", "n2"]
+
+
+def test_a_class_that_few_nodes_have_a_resource_for_goes_first_where_nothing_else_helps() -> None:
+    world = World()
+    world.node("n0", cpu=10, gpu=4)
+    world.node("n1", cpu=8)
+    world.node("n2", cpu=4)
+    large = world.pod("large", "train", minimum=3, cpu=8)
+    worker = world.pod("worker", "train", minimum=3, cpu=7, gpu=1)
+    small = world.pod("small", "train", minimum=3, cpu=4)
+    world.settle()
+    assert world.where(large, worker, small) == ["n1", "n0", "n2"]
+
+
 def test_of_one_gangs_pods_those_of_a_higher_priority_come_first() -> None:
     """KEP-4671, Algorithm Limitations: "the algorithm processes higher-priority pods first"."""
     world = World()
