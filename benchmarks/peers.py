@@ -140,12 +140,24 @@ def start_loop(bench: Bench) -> None:
 
 
 def start_muster(bench: Bench) -> None:
-    bench.nats = EmbeddedServer(bench.plane.directory / "nats").start()
-    kubeconfig = str(bench.plane.kubeconfig("admin", bench.plane.admin_token))
-    common = ("--nats", bench.nats.url, "--cluster", "bench")
+    """By one command: three processes that import once what they all need."""
+    common, kubeconfig = prepare_muster(bench)
+    bench.run("muster", str(MUSTER), "run", "ingest", "planner", "binder", *common, "--kubeconfig", kubeconfig)
+
+
+def start_apart(bench: Bench) -> None:
+    """Each by a command of its own, as they are deployed."""
+    common, kubeconfig = prepare_muster(bench)
     bench.run("ingest", str(MUSTER), "ingest", *common, "--kubeconfig", kubeconfig)
     bench.run("planner", str(MUSTER), "planner", *common)
     bench.run("binder", str(MUSTER), "binder", *common, "--kubeconfig", kubeconfig)
+
+
+def prepare_muster(bench: Bench) -> tuple[tuple[str, ...], str]:
+    """NATS; the flags of all services, and the kubeconfig of those that ask Kubernetes."""
+    bench.nats = EmbeddedServer(bench.plane.directory / "nats").start()
+    kubeconfig = bench.plane.kubeconfig("admin", bench.plane.admin_token)
+    return ("--nats", bench.nats.url, "--cluster", "bench"), str(kubeconfig)
 
 
 PEERS: dict[str, Callable[[Bench], None]] = {
@@ -153,6 +165,7 @@ PEERS: dict[str, Callable[[Bench], None]] = {
     "native gangs": start_native,
     "bare loop": start_loop,
     "muster": start_muster,
+    "muster apart": start_apart,
 }
 
 
@@ -183,7 +196,7 @@ def declaration(peer: str, name: str, size: int) -> tuple[str, Object] | None:
             "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
         }
         return "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", group
-    if peer == "muster":
+    if peer.startswith("muster"):
         return "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups", pod_group(name, size)
     return None
 

@@ -73,25 +73,39 @@ class Process:
         return self.popen.returncode
 
     def cpu_s(self) -> float:
-        """CPU seconds that it has spent so far, user and system; after its end what it had spent when last asked."""
+        """CPU seconds that it and its children have spent so far, user and system; after its end what they had spent when
+        last asked."""
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-            self.spent_s = (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+            self.spent_s = sum(_ticks(pid) for pid in (self.pid, *self._children())) / TICKS_PER_SECOND
         except OSError:  # it has ended
             pass
         return self.spent_s
 
     def peak_memory_bytes(self) -> int:
-        """The most memory that it ever held; 0 after its end."""
+        """The most memory that it ever held, and each of its children; what they share counts for each. 0 after its
+        end."""
         try:
-            status = Path(f"/proc/{self.pid}/status").read_text()
+            return sum(_peak_memory_bytes(pid) for pid in (self.pid, *self._children()))
         except OSError:
             return 0
-        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+
+    def _children(self) -> list[int]:
+        """Those that run."""
+        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
     def tail(self, lines: int = 30) -> str:
         """The end of its log, for an error message."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _ticks(pid: int) -> int:
+    """Of CPU, of the process and those of its children that have ended."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+
+
+def _peak_memory_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
 
 
 def wait_until(condition: Callable[[], object], what: str, process: Process) -> None:

@@ -110,6 +110,24 @@ def _serve(role: str, as_json: bool, **flags: Any) -> None:
     raise typer.Exit(serve(role, chosen))
 
 
+def _serve_together(services: Sequence[str] | None, as_json: bool, **flags: Any) -> None:
+    gc.disable()  # as above
+    from services import settings
+
+    given = {**flags, "log_format": "json" if as_json else None}
+    try:
+        _import_aiohttp("binder", settings.read(given).nats_url)
+        from services.console import together
+
+        roles = services or together.ROLES
+        if unknown := [role for role in roles if role not in together.ROLES]:
+            _fail(f"SERVICE: expected some of {', '.join(together.ROLES)}, not {unknown[0]!r}")
+        chosen = together.of_each(roles, given)
+    except settings.InvalidSetting as error:
+        _fail(str(error))
+    raise typer.Exit(together.run(roles, chosen))
+
+
 def _import_aiohttp(role: str, nats_url: str) -> None:
     """As much of aiohttp as the role needs. nats-py imports it, for websockets alone: 0.1 s of a start. And it loads the
     system's certificates twice when it is imported, for whoever names no TLS context: 0.15 s; not for who always does.
@@ -179,6 +197,30 @@ def federator(
     """Submit multi-cluster jobs to all of their clusters, and keep each on the best one that starts it."""
     named = federation_named(nats, cluster)
     _serve("federator", as_json, nats_url=nats, cluster=named, clusters_file=clusters, body_keys_file=keys)
+
+
+@app.command("run", rich_help_panel=SERVICES)
+def run_together(
+    services: Annotated[
+        list[str] | None, typer.Argument(help="which (default: ingest planner binder feed)", metavar="[SERVICE]...")
+    ] = None,
+    nats: Nats = None,
+    cluster: Cluster = None,
+    kubeconfig: Kubeconfig = None,
+    scheduler_names: Schedulers = None,
+    shard: Shard = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Several services at once, each a process of its own; where one ends, all do."""
+    _serve_together(
+        services,
+        as_json,
+        nats_url=nats,
+        cluster=cluster,
+        kubeconfig=kubeconfig,
+        scheduler_names=scheduler_names,
+        shard=shard,
+    )
 
 
 @app.command(rich_help_panel=LOGS)

@@ -8,92 +8,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import events as ev
-from events.envelope import decode
-from events.homes import open_log
-from events.log import EventLog
-from services.console.processes import Child, stop
-from services.console.verify import verify
-from services.simulator.cluster import SimulatedCluster
-from tests.console.manifests import node, pod
+from services.console.processes import Child
+from tests.console.muster import Muster
 from tests.waiting import until
-
-CLUSTER = "standby"
-
-
-class Muster:
-    """Processes of Muster over one log, which this follows."""
-
-    def __init__(self, nats: str, log: EventLog, cluster: SimulatedCluster, directory: Path) -> None:
-        self.nats, self.log, self.cluster, self.directory = nats, log, cluster, directory
-        self.children: list[Child] = []
-        self.lease_s = 2
-        self.commits: list[tuple[str, ev.Event]] = []
-        """(writer, event), in the log's order."""
-        self._pods = 0
-
-    def start(self, role: str, *flags: str) -> Child:
-        where = ["--nats", self.nats, "--cluster", CLUSTER]
-        access = [] if role == "planner" else ["--kubeconfig", str(self.directory / "kubeconfig")]
-        name = f"{role}-{len(self.children)}"
-        lease = {"MUSTER_LEASE_S": str(self.lease_s)}
-        child = Child(name, ["services", role, *where, *access, *flags], self.directory / f"{name}.log", lease)
-        self.children.append(child)
-        return child
-
-    async def follow(self) -> None:
-        async for batch in self.log.follow():
-            for stored in batch:
-                commit = decode(stored)
-                self.commits += [(commit.header.writer, event) for event in commit.events]
-
-    def said(self, kind: type) -> list[Any]:
-        return [event for _, event in self.commits if isinstance(event, kind)]
-
-    async def taken(self, kind: type, times: int) -> str:
-        """Wait until a role was taken so often; by whom last."""
-        await until(lambda: len(self.said(kind)) >= times, f"{kind.__name__} {times}")
-        return str(self.said(kind)[-1].holder)
-
-    async def bind_one_more(self) -> None:
-        """A pod that is made now is bound: every role is at work."""
-        self._pods += 1
-        name = f"p{self._pods}"
-        made = pod(name)
-        made["spec"]["schedulerName"] = "muster"
-        self.cluster.create(made)
-        await until(lambda: self.cluster.get("Pod", name)["spec"].get("nodeName"), f"{name} to be bound")
 
 
 def kill(child: Child) -> None:
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-
-
-@pytest.fixture
-async def muster(nats: str, tmp_path: Path) -> AsyncIterator[Muster]:
-    async with SimulatedCluster() as cluster:
-        for i in range(4):
-            cluster.create(node(f"n{i}"))
-        cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        log = await open_log(nats, CLUSTER, create=True)
-        services = Muster(nats, log, cluster, tmp_path)
-        following = asyncio.create_task(services.follow())
-        try:
-            yield services
-        finally:
-            stop(services.children)
-            following.cancel()
-            await asyncio.wait({following})
-            report = await verify(log)
-            await log.close()
-            assert report.verified, report.difference or report.violation
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""Several services from one command, each a process of its own: ``muster run``.
+
+What they all import is imported once; then this process forks for each of them, and they share nothing but that memory.
+Where one ends the others are told to end, and the command ends with the exit code of the first: whoever runs it starts it
+again, as he would a single service. On Linux they die with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from events.children import dying_with_its_parent
+from services import settings
+from services.console.launch import serve
+from services.console.roles import ASK_KUBERNETES
+from services.settings import Settings
+from services.telemetry import logs
+
+logger = logging.getLogger("muster")
+ROLES = ("ingest", "planner", "binder", "feed")
+"""All that serve one cluster."""
+ENDING = {signal.SIGTERM, signal.SIGINT}
+HEARD = {*ENDING, signal.SIGCHLD}
+
+
+def of_each(roles: Sequence[str], flags: Mapping[str, Any]) -> list[Settings]:
+    """The settings of each role: with probes, one port behind the other. Raises InvalidSetting."""
+    port = settings.read(flags).health_port
+    ports = [{**os.environ, "MUSTER_HEALTH_PORT": str(port + at)} if port else os.environ for at in range(len(roles))]
+    return [settings.read(flags, environment) for environment in ports]
+
+
+def run(roles: Sequence[str], chosen: Sequence[Settings]) -> int:
+    """Serve all of them until one ends, or a signal comes. The exit code: in this process, and in each that it makes."""
+    import_module("services.start")
+    if not set(ASK_KUBERNETES).isdisjoint(roles):
+        import_module("services.kubernetes.client")
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    die = dying_with_its_parent()
+    running: dict[int, str] = {}
+    for role, own in zip(roles, chosen, strict=True):
+        pid = os.fork()
+        if pid == 0:
+            if die is not None:
+                die()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+            return serve(role, own)
+        running[pid] = role
+    logs.configure("run", chosen[0].cluster, chosen[0].log_level, chosen[0].log_format)
+    return _watch(running)
+
+
+def _watch(running: dict[int, str]) -> int:
+    """Until none is left."""
+    code, told = 0, False
+    while running:
+        number = signal.sigwait(HEARD)
+        for role, ended in _reaped(running):
+            if not told:
+                logger.warning("%s ended with %s: the others end, too", role, ended)
+            code = code or ended
+            told = told or _end(running)
+        told = told or (number in ENDING and _end(running))
+    return code
+
+
+def _reaped(running: dict[int, str]) -> Iterator[tuple[str, int]]:
+    """Those that have ended, each with its exit code: of a signal's 128 and its number, as a shell's."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        yield running.pop(pid), code if code >= 0 else 128 - code
+
+
+def _end(running: Mapping[int, str]) -> bool:
+    for pid in running:
+        os.kill(pid, signal.SIGTERM)
+    return True
