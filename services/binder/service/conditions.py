@@ -93,7 +93,7 @@ class Conditions:
                 self._versions.pop(uid, None)
             else:
                 most -= 1
-                yield Write(partial(self._write, uid), partial(self.pods.put, uid))
+                yield self.pods.write(uid, partial(self._write, uid))
 
     def _condition(self, uid: str) -> Condition | None:
         state = self._decider.state

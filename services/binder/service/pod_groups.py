@@ -87,8 +87,7 @@ class PodGroups:
             if status and self._written.get(key) not in [(gang.source, one) for one in (status, *where.values())]:
                 most -= 1
                 fact = state.pod_groups[gang.pod_group]
-                write = partial(self._write, key, fact, status, where)
-                yield Write(write, partial(self.gangs.put, key))
+                yield self.gangs.write(key, partial(self._write, key, fact, status, where))
 
     async def _write(
         self,

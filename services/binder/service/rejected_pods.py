@@ -53,7 +53,7 @@ class RejectedPods:
             pod = state.pods.get(rejection.uid) if rejection is not None else None
             if rejection is not None and (pod is None or not pod.node):
                 most -= 2
-                yield Write(partial(self._write, key, rejection), partial(self.waiting.put, key))
+                yield self.waiting.write(key, partial(self._write, key, rejection))
 
     async def _write(self, key: str, rejection: ev.DeclarationRejected) -> int:
         try:
