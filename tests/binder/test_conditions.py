@@ -289,6 +289,32 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     assert not writer.conditions._groups
 
 
+async def test_of_a_pod_that_is_gone_before_an_answer_is_heard_nothing_is_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: something of each such pod, for as long as the process lived."""
+    client = Client()
+    writer, _ = behind(world, client)
+    patch = client.patch_pod_status
+
+    async def gone_meanwhile(*about: Any) -> str:
+        world.deleted("waits")
+        writer.notice(decode(world.log.commits[-1]))
+        return await patch(*about)
+
+    monkeypatch.setattr(client, "patch_pod_status", gone_meanwhile)
+    notice(writer, world)
+    await told(writer)
+    assert client.conditions == ["waits"]
+    about = {"uid": "waits", "namespace": "default", "name": "waits", "node": "n0", "assigned_node": ""}
+    world.append("binder", [ev.BindingFailed(**about, reason="Forbidden", message="no")], "outcome")
+    writer.notice(decode(world.log.commits[-1]))
+    await told(writer)
+    assert not writer.conditions._groups
+    assert not writer.conditions._refused
+    assert not writer.conditions._in_doubt
+
+
 async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own() -> None:
     """As it was: a Job that was deleted and made again, and found no room as before, had no FailedScheduling; nor had a
     StatefulSet's pod. The one before stood on pods that are gone, which `kubectl describe` shows nobody."""

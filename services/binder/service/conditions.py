@@ -89,7 +89,9 @@ class Conditions:
         """Conditions that the log does not know as written yet."""
         while self.pods and most > 0:
             uid = self.pods.take()
-            if self._condition(uid) is None:
+            if uid not in self._decider.state.pods:
+                self.note_gone(uid)  # once more: its answer, or what was said of it, may have come later
+            elif self._condition(uid) is None:
                 self._versions.pop(uid, None)
             else:
                 most -= 1
