@@ -12,6 +12,7 @@ import events as ev
 from events.envelope import decode
 from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import WriteBehind
+from services.kubernetes.errors import Conflict
 from services.state.slices import at_once
 from tests.binder.behind import Client, Reader, behind, notice, told
 from tests.why import why_waiting
@@ -36,6 +37,22 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     assert (client.conditions, list(writer.conditions.pods)) == (["waits"], [])
     assert not outcomes
+
+
+async def test_a_webhooks_conflict_about_a_pod_that_nobody_wrote_is_a_refusal(world: World) -> None:
+    """As it was: its condition was asked for twice a second, without a word, for as long as the webhook said so."""
+    client = Client()
+    client.refusal = Conflict("patch pods/status default/waits", 409, "Conflict", "the webhook's words")
+    client.elsewhere = world.state.pods["waits"].resource_version
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await told(writer)
+    assert not writer.conditions.pods
+    assert len(writer.rounds.refused) == 1
+    client.refusal = None
+    writer.rounds.refused.popleft()()
+    await told(writer)
+    assert client.conditions == ["waits"]
 
 
 @pytest.mark.parametrize("seen", [None, ("another", ""), ("waits", "n0")])

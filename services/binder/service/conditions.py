@@ -123,6 +123,8 @@ class Conditions:
         except Conflict:
             seen = await self._client.get_pod(fact.namespace, fact.name)
             if seen is not None and seen.metadata.uid == uid and not seen.spec.node_name:
+                if seen.metadata.resource_version == version:
+                    raise  # nobody wrote it: a webhook says so
                 await self._decider.hear_all()  # what is due by now, not by when this process was replaced
                 self._versions[uid] = seen.metadata.resource_version
                 self.pods.put(uid)

@@ -80,7 +80,11 @@ class RejectedPods:
         try:
             await self._client.patch_pod_status(*names, version, {"conditions": [said]})
         except Conflict:
+            pod = await self._client.get_pod(rejection.namespace, rejection.name)
+            if pod is not None and pod.metadata.resource_version == version:
+                raise  # nobody wrote it: a webhook says so
             self.waiting.put(key)
+            return 3
         return 2
 
     def report(self) -> None:
