@@ -10,7 +10,7 @@ from functools import partial
 import events as ev
 from services.binder.report import Condition, condition, failed_scheduling
 from services.binder.service.kubernetes_events import KubernetesEvents
-from services.binder.service.rounds import SLICE_NOTED, Rate, Rounds, Write, queue_of_pods
+from services.binder.service.rounds import SLICE_LOOKED, SLICE_NOTED, Rate, Rounds, Write, queue_of_pods
 from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict
@@ -85,9 +85,12 @@ class Conditions:
                     noted = 0
                     yield
 
-    def due(self, most: int) -> Iterator[Write]:
+    def due(self, most: int) -> Iterator[Write | None]:
         """Conditions that the log does not know as written yet."""
+        looked = 0
         while self.pods and most > 0:
+            if (looked := looked + 1) % SLICE_LOOKED == 0:
+                yield None
             uid = self.pods.take()
             if uid not in self._decider.state.pods:
                 self.note_gone(uid)  # once more: its answer, or what was said of it, may have come later

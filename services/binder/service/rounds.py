@@ -38,6 +38,8 @@ UNANSWERED_WRITES = 100
 """Writes of one kind that may be without an answer at a time: one namespace, of which a burst is, never has them all."""
 SLICE_NOTED = 8_192
 """Pods or gangs that a start looks at between two yields: some milliseconds."""
+SLICE_LOOKED = 4_096
+"""Pods, those of a gang included, that a round looks at between two yields for what is to be written: 30 ms."""
 
 K = TypeVar("K")
 
@@ -150,8 +152,9 @@ class Behind(Protocol):
 
     rate: Rate
 
-    def due(self, most: int) -> Iterator[Write]:
-        """What is to be written now, the oldest first, at most so much. Taken from its queue."""
+    def due(self, most: int) -> Iterator[Write | None]:
+        """What is to be written now, the oldest first, at most so much. Taken from its queue. None: others may have their
+        turn, as most of what waits may need no write."""
 
     def report(self) -> None:
         """Say in the log what was written, if it is to know."""
@@ -186,9 +189,14 @@ class Rounds:
                     await asyncio.wait({one}, timeout=ROUND_S)
                     queue.report()
 
-    async def round(self, rate: Rate, due: Callable[[int], Iterator[Write]]) -> None:
-        chosen = list(due(rate.allowance()))
-        rate.spend(len(chosen))
+    async def round(self, rate: Rate, due: Callable[[int], Iterator[Write | None]]) -> None:
+        chosen: list[Write] = []
+        for write in due(rate.allowance()):
+            if write is None:
+                await asyncio.sleep(0)
+            else:
+                chosen.append(write)
+                rate.spend(1)
         await asyncio.gather(*(self._written(write, rate) for write in chosen))
 
     async def _written(self, write: Write, rate: Rate) -> None:
