@@ -190,6 +190,14 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, cluster: Any, user: Any, s
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize("files", [1, 2])
+def test_who_is_to_act_as_somebody_else_does_not_act_as_himself(tmp_path: Path, files: int) -> None:
+    """As it was: an administrator's kubeconfig that is to act as a tenant had the administrator's rights."""
+    path = kubeconfig(tmp_path, CLUSTERS["https"], {"token": "abc", "as": "tenant", "as-groups": ["tenants"]})
+    with pytest.raises(AccessError, match=r"user.as: expected credentials of the user's own"):
+        access.load(os.pathsep.join([path] * files))
+
+
 @pytest.mark.parametrize("read", [access.from_kubeconfig, access.official])
 @pytest.mark.parametrize("server", ["ftp://x", "https:x", "x:6443", "https://x:99999", "https://x y", "", None])
 def test_a_server_that_cannot_be_asked_is_named(
