@@ -67,7 +67,7 @@ async def run(role: str, settings: Settings, log: Any, seat: Seat) -> None:
         case "binder":
             from services.binder import service as binder
 
-            async with await _client(settings, settings.bind_concurrency) as client:
+            async with await _client(settings, binder.connections(settings.bind_concurrency)) as client:
                 await binder.run(
                     log,
                     client,

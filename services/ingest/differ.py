@@ -184,7 +184,8 @@ class Ingest:
 
     def knows(self, kind: str) -> bool:
         """Whether the log says anything of this kind."""
-        return bool(self._books[kind].known() or (kind == WORKLOAD.name and self._workloads.named()))
+        rejected = any(one.kind == kind for one in self.rejected.values())
+        return bool(rejected or self._books[kind].known() or (kind == WORKLOAD.name and self._workloads.named()))
 
     def _all_gone(self, kind: str, gone: list[tuple[str, Key]], listed: set[str]) -> Iterator[list[Event]]:
         book, events = self._books[kind], list[Event]()

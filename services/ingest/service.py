@@ -10,7 +10,7 @@
 
 A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
 every now and then (`Client.discover`). It only says what may be asked for; a kind is gone only when its own list
-answers 404, as an API server that starts may not know all of its kinds yet.
+answers 404, as an API server that starts may not know all of its kinds yet, and this request does not.
 """
 
 from __future__ import annotations
@@ -187,8 +187,15 @@ class Reader:
                 logger.warning("%s: gangs declared there wait until it is granted", error)
                 return None
         self._tell_unread(versions)
-        self.gather.add(self.core.vanished(name))
+        await self._vanished(name)
         return None
+
+    async def _vanished(self, name: str) -> None:
+        """A kind is not there any more, if the API server itself says so: a gateway that has lost its way to it may have
+        its very words, and has them for all that is asked, also for what is there."""
+        if self.core.knows(name):
+            await _patiently("discover", granted=True)(self.client.discover)
+            self.gather.add(self.core.vanished(name))
 
     def _tell_unread(self, versions: Sequence[Kind[Any]]) -> None:
         """Once of each: gangs of a definition that has only other versions wait, and nothing else says why.
@@ -241,7 +248,7 @@ class Reader:
                     await self._follow(kind)
                 except NotFound as error:
                     logger.info("gone", extra={"kind": name, "because": str(error)})
-                    self.gather.add(self.core.vanished(name))
+                    await self._vanished(name)
             await self._asked.wait()
             kind = await self._list_offered(versions)
             if kind is not None:

@@ -139,7 +139,11 @@ class Client(Transport):
         request = f"get pods {namespace}/{name}"
         try:
             answer = await self._repeated(request, "GET", _pod_path(namespace, name))
-        except NotFound:
+        except NotFound as error:
+            if not error.reason:  # pods are always served: a gateway said that the path is not
+                raise Unreachable(
+                    request, "NotFound", f"expected the API server: {error.message}", sent=True
+                ) from error
             return None
         return decoded(_pod_decoder, request, answer.body)
 

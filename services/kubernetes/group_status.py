@@ -22,7 +22,7 @@ from typing import Any
 from events.objects import version
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import Conflict, NotFound
+from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.objects import Group
 from services.kubernetes.resources import Resource
 
@@ -62,7 +62,7 @@ class GroupStatusWriter:
         """Write it if the PodGroup is still this one; `known` is the resourceVersion of the fact.
 
         `where`: phase that stands there → what is written then instead. Requests that it took, and what was written.
-        Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError.
+        Raises NotFound, Conflict (somebody else wrote it: ask again in a while), ApiError, also for a webhook's conflict.
         """
         requests = 0
         if self._served is None or not self._served.has(resource):
@@ -81,9 +81,11 @@ class GroupStatusWriter:
                 status = where.get(seen.status.phase, status)
         try:
             requests += await self._put(resource, namespace, name, uid, at, status)
-        except Conflict:
+        except Conflict as error:
             seen = await self._look(resource, namespace, name, uid)
             if seen is not None:
+                if seen.metadata.resource_version == at:  # nobody wrote it: a webhook says so
+                    raise ApiError(error.request, error.code, error.reason, error.message) from error
                 self._versions[uid] = seen.metadata.resource_version
                 raise
             requests += 2

@@ -148,7 +148,8 @@ class Transport:
     def __init__(
         self, access: Access, *, connections: int = 128, timeout_s: float = 30.0, most_bytes: int | None = None
     ) -> None:
-        """`most_bytes`: of an answer, where others are not to suffer for a server that sends one without an end."""
+        """`most_bytes`: of an answer, where others are not to suffer for a server that sends one without an end; there
+        `timeout_s` is for the whole answer, too, and else for each part of it."""
         self._access = access
         self._most_bytes = most_bytes
         self._timeout_s = timeout_s
@@ -220,15 +221,13 @@ class Transport:
             headers = {**headers, "Accept": accept}
         try:
             async with (
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout(self._timeout_s) as left,
                 self._session.request(
                     verb, URL(self._access.base_url + path, encoded=True), data=body, headers=headers, **self._options
                 ) as response,
             ):
                 date = response.headers.get("Date", "")
-                most_bytes = self._most_bytes
-                body = await (response.read() if most_bytes is None else whole(response, most_bytes))
-                answer = Answer(response.status, body, _retry_after_s(response), date)
+                answer = Answer(response.status, await self._body(response, left), _retry_after_s(response), date)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             telemetry.REQUESTS.add(1, verb=verb, status="unreachable")
             self._doubt(error)
@@ -237,6 +236,16 @@ class Transport:
             raise Unreachable(request, type(error).__name__, str(error), sent=False) from error
         telemetry.REQUESTS.add(1, verb=verb, status=str(answer.code))
         return answer
+
+    async def _body(self, response: aiohttp.ClientResponse, left: asyncio.Timeout) -> bytes:
+        """All of it. While it comes its time begins anew: over a slow link a page of large objects may take minutes."""
+        if self._most_bytes is not None:
+            return await whole(response, self._most_bytes)
+        clock, chunks = asyncio.get_running_loop().time, list[bytes]()
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            left.reschedule(clock() + self._timeout_s)
+        return b"".join(chunks)
 
     async def stream(self, request: str, path: str, silence_s: float) -> AsyncGenerator[bytes, None]:
         """The body of a GET in chunks as they arrive, until the server ends it.

@@ -12,6 +12,7 @@ import events as ev
 from events.envelope import decode
 from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import WriteBehind
+from services.kubernetes.errors import Conflict
 from services.state.slices import at_once
 from tests.binder.behind import Client, Reader, behind, notice, told
 from tests.why import why_waiting
@@ -36,6 +37,22 @@ async def test_a_pod_that_somebody_else_wrote_is_looked_at_now_and_written_in_th
     await writer.rounds.round(Rate(1_000.0), writer.conditions.due)
     assert (client.conditions, list(writer.conditions.pods)) == (["waits"], [])
     assert not outcomes
+
+
+async def test_a_webhooks_conflict_about_a_pod_that_nobody_wrote_is_a_refusal(world: World) -> None:
+    """As it was: its condition was asked for twice a second, without a word, for as long as the webhook said so."""
+    client = Client()
+    client.refusal = Conflict("patch pods/status default/waits", 409, "Conflict", "the webhook's words")
+    client.elsewhere = world.state.pods["waits"].resource_version
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await told(writer)
+    assert not writer.conditions.pods
+    assert len(writer.rounds.refused) == 1
+    client.refusal = None
+    writer.rounds.refused.popleft()()
+    await told(writer)
+    assert client.conditions == ["waits"]
 
 
 @pytest.mark.parametrize("seen", [None, ("another", ""), ("waits", "n0")])
@@ -287,6 +304,32 @@ async def test_what_was_seen_of_a_pod_is_forgotten_with_it(world: World) -> None
     assert not writer.conditions._versions
     assert not writer.conditions._in_doubt
     assert not writer.conditions._groups
+
+
+async def test_of_a_pod_that_is_gone_before_an_answer_is_heard_nothing_is_remembered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: something of each such pod, for as long as the process lived."""
+    client = Client()
+    writer, _ = behind(world, client)
+    patch = client.patch_pod_status
+
+    async def gone_meanwhile(*about: Any) -> str:
+        world.deleted("waits")
+        writer.notice(decode(world.log.commits[-1]))
+        return await patch(*about)
+
+    monkeypatch.setattr(client, "patch_pod_status", gone_meanwhile)
+    notice(writer, world)
+    await told(writer)
+    assert client.conditions == ["waits"]
+    about = {"uid": "waits", "namespace": "default", "name": "waits", "node": "n0", "assigned_node": ""}
+    world.append("binder", [ev.BindingFailed(**about, reason="Forbidden", message="no")], "outcome")
+    writer.notice(decode(world.log.commits[-1]))
+    await told(writer)
+    assert not writer.conditions._groups
+    assert not writer.conditions._refused
+    assert not writer.conditions._in_doubt
 
 
 async def test_a_gang_that_is_made_anew_under_its_name_gets_an_event_of_its_own() -> None:

@@ -10,7 +10,7 @@ import events as ev
 from events.envelope import decode
 from services.binder.report import scheduled
 from services.binder.service.rounds import Rate
-from services.kubernetes.errors import Unreachable
+from services.kubernetes.errors import Conflict, Unreachable
 from services.state.slices import at_once
 from tests.binder.behind import Client, Reader, behind, notice, running
 from tests.world import World
@@ -48,6 +48,18 @@ async def test_a_pod_group_that_somebody_else_wrote_is_looked_at_now_and_written
     assert (client.phases, list(writer.pod_groups.gangs)) == ([], ["default/train"])
     await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert (client.phases, list(writer.pod_groups.gangs)) == (["Pending"], [])
+
+
+async def test_a_webhooks_conflict_about_a_pod_group_that_nobody_wrote_is_a_refusal() -> None:
+    """As it was: it was written and read twice a second for as long as the webhook said so."""
+    world, client = World(), Client()
+    client.refusal = Conflict("patch podgroups/status default/train", 409, "Conflict", "the webhook's words")
+    world.pod_group("train", 1)
+    writer, _ = behind(world, client)
+    writer.notice(decode(world.log.commits[-1]))
+    await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
+    assert not list(writer.pod_groups.gangs)
+    assert len(writer.rounds.refused) == 1
 
 
 @pytest.mark.parametrize("resumed", [False, True])

@@ -280,6 +280,22 @@ async def test_a_doubt_is_forgotten_with_its_pod(world: World, cluster: Cluster)
     assert not binder.behind.marks.doubtful
 
 
+async def test_a_doubt_about_a_pod_that_is_gone_by_then_is_forgotten_too(
+    world: World, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binder = Binder(world, cluster).noticed()
+
+    async def gone_meanwhile(namespace: str, name: str, *_: Any) -> str:
+        world.deleted(name)
+        binder.behind.notice(decode(world.log.commits[-1]))
+        raise Unreachable("annotate", "Timeout", "", sent=True)
+
+    monkeypatch.setattr(cluster, "annotate_pod", gone_meanwhile)
+    for _ in range(2):
+        assert await binder.round() == []
+    assert not binder.behind.marks.doubtful
+
+
 async def test_a_gang_of_another_time_is_not_annotated_by_an_old_notice(world: World, cluster: Cluster) -> None:
     """What is written is derived from the state when its turn comes."""
     binder = Binder(world, cluster).noticed()

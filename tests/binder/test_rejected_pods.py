@@ -10,7 +10,7 @@ import pytest
 import events as ev
 from events.log import Unavailable
 from services.binder.service.rounds import Rate
-from services.kubernetes.errors import Unreachable
+from services.kubernetes.errors import Conflict, Unreachable
 from services.kubernetes.objects import Pod
 from services.kubernetes.transport import UNREADABLE
 from services.state.slices import at_once
@@ -118,14 +118,28 @@ async def test_one_that_is_gated_is_told_when_its_gates_are_gone(world: World) -
 
 async def test_what_was_changed_between_reading_and_writing_is_read_again(world: World) -> None:
     client = Reading()
-    client.elsewhere = "10"
-    writer, _ = behind(world, client)
+
+    async def changes() -> None:
+        client.elsewhere = "10"
+        client.seen = {"metadata": {"uid": "u-bad", "resourceVersion": "10"}}
+
+    writer, _ = behind(world, client, changes)
     notice(writer, world)
     await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
     assert not client.said
-    client.seen = {"metadata": {"uid": "u-bad", "resourceVersion": "10"}}
     await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
     assert [said["message"] for said in client.said] == [MESSAGE]
+
+
+async def test_a_webhooks_conflict_about_a_pod_that_nobody_wrote_is_a_refusal(world: World) -> None:
+    """As it was: the pod was read and written twice a second for as long as the webhook said so."""
+    client = Reading()
+    client.refusal = Conflict("patch pods/status default/bad", 409, "Conflict", "the webhook's words")
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+    assert not writer.rejected_pods.waiting
+    assert len(writer.rounds.refused) == 1
 
 
 async def test_who_was_replaced_while_he_stood_still_does_not_tell_what_was_wrong_with_the_pod_then(

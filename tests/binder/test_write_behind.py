@@ -244,6 +244,21 @@ def test_a_start_looks_through_pods_and_gangs_in_slices(world: World, monkeypatc
     assert list(writer.conditions.pods) == ["waits"]
 
 
+@pytest.mark.parametrize("kind", ["conditions", "pod_groups"])
+async def test_a_round_looks_through_what_needs_no_write_in_slices(kind: str) -> None:
+    """As it was: in one piece, for three quarters of a second when 100,000 pods were refused again for what they had been
+    told already."""
+    writer, _ = behind(World(), Client())
+    queue = {"conditions": writer.conditions.pods, "pod_groups": writer.pod_groups.gangs}[kind]
+    queue.put(*(f"default/gone-{number}" for number in range(20_000)))
+    looking = asyncio.create_task(writer.rounds.round(Rate(1_000.0), getattr(writer, kind).due))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert list(queue), "some are left when others have their turn"
+    await looking
+    assert not list(queue)
+
+
 async def test_a_start_tells_again_of_what_was_rejected() -> None:
     """The binder before may have ended before it did. Its name is the same, so that nothing is told twice."""
     world, client = World(), Client()
@@ -319,6 +334,67 @@ async def test_a_request_without_an_answer_holds_up_its_own_queue_alone(
         await asyncio.sleep(0.005)
     running.cancel()
     assert not client.phases
+
+
+async def test_a_namespace_whose_writes_have_no_answer_holds_up_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: everybody's next round began when the slowest write of the one before had been tried for the seventh
+    time, of a webhook that takes ten seconds before it fails more than a minute later."""
+    monkeypatch.setattr(rounds, "ROUND_S", 0.005)
+    client, world, answers, asked = Client(), World(), asyncio.Event(), list[str]()
+    patch = client.patch_pod_status
+
+    async def answered(namespace: str, *about: Any) -> str:
+        asked.append(namespace)
+        if namespace == "slow":
+            await answers.wait()
+        return await patch(namespace, *about)
+
+    monkeypatch.setattr(client, "patch_pod_status", answered)
+    world.node("n0")
+    for number in range(3):
+        world.pod(f"slow{number}", cpu=200, namespace="slow")
+    world.plan()
+    writer, outcomes = behind(world, client)
+    notice(writer, world)
+    running = asyncio.create_task(writer.run())
+    await until(lambda: asked, "the slow one's to be written")
+    at = len(world.log.commits)
+    world.pod("late", cpu=200, namespace="slow")
+    world.pod("waits", cpu=200, namespace="others")
+    world.plan()
+    notice(writer, world, at)
+    await until(lambda: client.conditions == ["waits"] and outcomes, "the other to be told, and the log of it", 10.0)
+    assert asked == ["slow"] * 3 + ["others"], "and no more of theirs is asked for meanwhile"
+    answers.set()
+    await until(lambda: len(client.conditions) == 5, "theirs to be told")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_so_many_writes_at_most_are_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, world, asked = Client(), World(), list[str]()
+
+    async def silent(namespace: str, *_: Any) -> str:
+        asked.append(namespace)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(client, "patch_pod_status", silent)
+    world.node("n0")
+    for number in range(3 * int(rounds.BURST_WRITES)):
+        world.pod(f"p{number}", cpu=200, namespace=f"ns{number}")
+    world.plan()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    begun, rate = list[asyncio.Task[None]](), Rate(1e9)
+    for expected in (50, 100, 100):
+        begun.append(asyncio.create_task(writer.rounds.round(rate, writer.conditions.due)))
+        await until(lambda expected=expected: len(asked) == expected, "those that may be asked for")
+    await until(begun[-1].done, "the last, with nothing to do, to end")
+    for one in begun:
+        one.cancel()
+    await asyncio.gather(*begun, return_exceptions=True)
+    assert rate.unanswered == 0
 
 
 def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:

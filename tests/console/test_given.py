@@ -39,7 +39,7 @@ CHOSEN = {
         (
             "binder",
             {
-                "connections": 7,
+                "connections": 7 + 1 + 7 + 4 * 100,
                 "turn": 1,
                 "leases": 3,
                 "concurrency": 7,

@@ -85,6 +85,32 @@ async def test_one_that_is_busy_keeps_no_other_pod_from_being_told_why_it_waits(
         await until(told, "the other is told", timeout_s=20)
 
 
+async def test_one_that_hangs_holds_up_no_other_namespace(api: Api, muster: Muster) -> None:
+    """As it was: each of its statuses was tried seven times, for more than half a minute, before others were told."""
+    muster.start_all()
+    asked = set[str]()
+
+    def says(request: Object) -> None:
+        asked.add(request["name"])
+
+    async with webhook(api, says, "pods/binding", "pods/status", takes_s=7.0):
+        await api.create_all(nodes(10))
+        await api.create_all([pod(f"waits-{number}", namespace=ASKED, cpu="1000") for number in range(100)])
+        await api.create_all([pod(f"fits-{number}", namespace=ASKED, gpus=0) for number in range(100)])
+
+        async def all_are() -> bool:
+            return len(asked) >= 90
+
+        await until(all_are, "theirs are asked for")
+        await api.create_all([pod("free", gpus=0), pod("waits", cpu="1000")])
+
+        async def told() -> bool:
+            return bool(await muster.condition("waits"))
+
+        await muster.until_bound(1, timeout_s=20)
+        await until(told, "the other is told", timeout_s=20)
+
+
 @pytest.mark.parametrize("code", [400, 404, 409])
 async def test_whom_it_refuses_is_told_in_its_words_and_follows_when_it_may(
     api: Api, muster: Muster, code: int

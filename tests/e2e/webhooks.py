@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import ssl
@@ -47,8 +48,11 @@ def _context() -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def webhook(api: Api, says: Says, *resources: str, mutating: bool = False) -> AsyncIterator[None]:
-    """Asked about these resources in the namespace `ASKED`, as long as this lasts. That must be there."""
+async def webhook(
+    api: Api, says: Says, *resources: str, mutating: bool = False, takes_s: float = 0.0
+) -> AsyncIterator[None]:
+    """Asked about these resources in the namespace `ASKED`, as long as this lasts. That must be there. The API server
+    waits five seconds for an answer."""
     in_force = False
 
     async def answer(request: web.Request) -> web.Response:
@@ -57,6 +61,7 @@ async def webhook(api: Api, says: Says, *resources: str, mutating: bool = False)
         probed = asked["kind"]["kind"] == PROBE["kind"]
         in_force |= probed
         said = None if probed else says(asked)
+        await asyncio.sleep(0 if probed else takes_s)
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         return web.json_response(review | {"response": {"uid": asked["uid"], **(said or {"allowed": True})}})
 

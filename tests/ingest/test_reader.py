@@ -11,6 +11,7 @@ from msgspec.json import encode
 
 import events as ev
 from events import PodObserved, envelope
+from events.dialects import POD_GROUPS
 from events.memory import MemoryLog
 from services.ingest import service
 from services.ingest.decoding import NODE, OFFERED, POD, Unreadable
@@ -18,6 +19,7 @@ from services.ingest.differ import Ingest
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, NotFound, Unreachable
 from services.writer import Gather, Writer
+from tests import facts
 from tests.ingest import objects
 from tests.manifests import node, pod
 from tests.second import second
@@ -165,6 +167,9 @@ async def test_a_kind_is_read_in_the_best_version_that_there_is(refused: int) ->
                 raise NotFound(f"list {resource.name}", 404, "NotFound", "")
             yield encode({"metadata": {"resourceVersion": "6"}, "items": []})
 
+        async def discover(self) -> Served:
+            return Served({})
+
     reader = reading(Leaving())
     named = [kind.resource for kind in versions]
     reader._served = Served({one.api_version: frozenset({one.plural}) for one in named})
@@ -172,6 +177,34 @@ async def test_a_kind_is_read_in_the_best_version_that_there_is(refused: int) ->
     assert len(versions) > 1
     assert found is (versions[refused] if refused < len(versions) else None)
     assert asked == [one.api_version for one in named[: refused + 1]]
+
+
+@pytest.mark.parametrize("followed", [False, True])
+async def test_a_gateway_that_answers_for_the_api_server_deletes_no_pod_groups(followed: bool) -> None:
+    """One written in Go has the API server's words for a path that it does not know, and for all paths. As it was: all
+    PodGroups were gone until the API server was there again, and with them what their gangs held."""
+
+    class Gateway:
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            raise NotFound(f"list {resource.name}", 404, "", "404 page not found")
+            yield b""
+
+        async def watch(self, resource: Any, *_: object) -> AsyncIterator[list[bytes]]:
+            raise NotFound(f"watch {resource.name}", 404, "", "404 page not found")
+            yield []
+
+        async def discover(self) -> Served:
+            raise NotFound("get /apis", 404, "", "404 page not found")
+
+    reader = reading(Gateway())
+    versions = next(of for of in OFFERED if of[0].resource.api_version == POD_GROUPS["coscheduling/v1alpha1"])
+    reader.core.fold(facts.pod_group("train", "1", 2))
+    reader._versions[versions[0].name] = "1"
+    with pytest.raises(NotFound, match="get /apis"):
+        async with asyncio.timeout(60):
+            await (reader._follow_offered(versions, versions[0]) if followed else reader._list_offered(versions))
+    assert not reader.gather.pending
+    assert reader.core.knows(versions[0].name)
 
 
 @pytest.mark.parametrize("versions", [(1, 1), (2, 2)])

@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock
@@ -19,12 +21,17 @@ from unittest.mock import MagicMock, Mock
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from deploy.certificates import Authority
 from services.kubernetes import access
 from services.kubernetes.access import Access, AccessError
 from services.kubernetes.client import Client
-from services.kubernetes.errors import Unauthorized
+from services.kubernetes.errors import Unauthorized, Unreachable
 from tests.kubernetes.certificates import CERTIFICATE, KEY
 
 
@@ -181,6 +188,14 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, cluster: Any, user: Any, s
     with pytest.raises(AccessError) as error:
         access.from_kubeconfig(kubeconfig(tmp_path, cluster, user))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_who_is_to_act_as_somebody_else_does_not_act_as_himself(tmp_path: Path, files: int) -> None:
+    """As it was: an administrator's kubeconfig that is to act as a tenant had the administrator's rights."""
+    path = kubeconfig(tmp_path, CLUSTERS["https"], {"token": "abc", "as": "tenant", "as-groups": ["tenants"]})
+    with pytest.raises(AccessError, match=r"user.as: expected credentials of the user's own"):
+        access.load(os.pathsep.join([path] * files))
 
 
 @pytest.mark.parametrize("read", [access.from_kubeconfig, access.official])
@@ -368,6 +383,56 @@ async def test_authorities_and_certificates_that_are_renewed_are_read_again(
             assert await client.get_pod("default", "p") is not None
     assert client is not None
     await client.close()
+
+
+def plain_authority() -> tuple[str, str, str]:
+    """An authority that says of itself only that it is one, as EKS makes them; and a certificate for 127.0.0.1 by it that
+    names no key of an authority's, and its own key."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    made = []
+    for name, key in zip(("kubernetes", "kube-apiserver"), keys, strict=True):
+        builder = x509.CertificateBuilder(
+            issuer_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")]),
+            subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=datetime.now(UTC) - timedelta(days=1),
+            not_valid_after=datetime.now(UTC) + timedelta(days=1),
+        ).add_extension(x509.BasicConstraints(ca=key is keys[0], path_length=None), critical=True)
+        if key is not keys[0]:
+            names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+            builder = builder.add_extension(names, critical=False)
+        made.append(builder.sign(keys[0], hashes.SHA256()).public_bytes(Encoding.PEM).decode())
+    return *made, keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+async def test_an_authority_that_says_little_of_itself_is_trusted_by_every_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: from 3.13 on Python asks more of certificates than Go does, and so than kubectl and kube-apiserver: of
+    EKS, none was trusted (Missing Authority Key Identifier)."""
+    made = ssl.create_default_context
+
+    def of_python_3_13(*args: Any, **options: Any) -> ssl.SSLContext:
+        context = made(*args, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", of_python_3_13)
+    for name, text in zip(("ca.crt", "server.crt", "server.key"), plain_authority(), strict=True):
+        (tmp_path / name).write_text(text)
+
+    async def pod(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"name": "p"}})
+
+    async with serving_over_tls(pod, tmp_path / "server.crt", tmp_path / "server.key") as port:
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": "ca.crt"}
+        async with Client(access.load(kubeconfig(tmp_path, cluster, {}))) as client:
+            assert await client.get_pod("default", "p") is not None
+        (tmp_path / "ca.crt").write_text(Authority("another").certificate)
+        async with Client(access.load(kubeconfig(tmp_path, cluster, {}))) as client:
+            with pytest.raises(Unreachable, match="certificate verify failed"):
+                await client.send("get pods", "GET", "/api/v1/namespaces/default/pods/p")
 
 
 async def test_a_proxy_over_tls_is_trusted_as_the_system_trusts(

@@ -7,8 +7,10 @@ import json
 import pytest
 
 from services.kubernetes import binding
+from services.kubernetes.access import direct
+from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, NotFound, Unreachable
-from services.kubernetes.transport import Answer, error_of
+from services.kubernetes.transport import Answer, error_of, retrying
 
 
 def test_of_a_long_answer_the_beginning_is_repeated() -> None:
@@ -55,6 +57,23 @@ def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: st
 def test_what_is_not_there_is_the_api_servers_to_say(body: bytes, kind: type[ApiError]) -> None:
     """As it was: a gateway's page deleted the PodGroups of a cluster."""
     assert type(error_of("list podgroups", Answer(404, body))) is kind
+
+
+async def test_that_a_pod_is_gone_is_said_by_a_status_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods are always served: the words for a path that is not are a gateway's, written in Go as well. As it was: it
+    settled a binding that was in doubt, and an eviction."""
+    async with Client(direct("http://127.0.0.1:1")) as client:
+        answers = [b"404 page not found\n", b'{"kind": "Status", "code": 404, "reason": "NotFound"}']
+
+        async def answer(*_: object) -> Answer:
+            return Answer(404, answers[0])
+
+        monkeypatch.setattr(client, "send", answer)
+        monkeypatch.setattr(client, "_reading", retrying(attempts=1))
+        with pytest.raises(Unreachable, match="get pods default/p"):
+            await client.get_pod("default", "p")
+        answers.pop(0)
+        assert await client.get_pod("default", "p") is None
 
 
 def test_a_page_in_place_of_an_answer_is_told_in_one_line() -> None:

@@ -309,14 +309,14 @@ MORE: dict[str, Plant] = {
         "services.ingest.service",
         (
             (
-                "                    self.gather.add(self.core.vanished(name))\n            await self._asked.wait()\n",
+                "                    await self._vanished(name)\n            await self._asked.wait()\n",
                 "                    pass\n            await self._asked.wait()\n",
             ),
         ),
         (
             (
                 "services.ingest.service",
-                "        self.gather.add(self.core.vanished(name))\n        return None",
+                "        await self._vanished(name)\n        return None",
                 "        return None",
             ),
         ),

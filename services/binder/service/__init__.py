@@ -15,6 +15,7 @@ from events.lease import Watch
 from events.log import EventLog, LogError
 from services.binder import core
 from services.binder.service.effects import Effects
+from services.binder.service.rounds import UNANSWERED_WRITES
 from services.binder.service.write_behind import DEFAULT_RATES, Rates, WriteBehind
 from services.decider import Decider, LogTime
 from services.kubernetes.client import Client
@@ -25,7 +26,13 @@ from services.writer import Writer
 WATCH_S = 0.25
 """How often the shards' leases are looked at."""
 
-__all__ = ["Rates", "run", "watch_shards"]
+__all__ = ["Rates", "connections", "run", "watch_shards"]
+
+
+def connections(concurrency: int) -> int:
+    """As many requests as may be on their way at a time: those of all workers, and what is written behind. With fewer,
+    what waits for one namespace's webhook would keep everything else in line behind it, whoever's turn it is."""
+    return Effects.workers(concurrency) + len(Rates._fields) * UNANSWERED_WRITES
 
 
 async def watch_shards(decider: Decider, leases: Watch) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 import events as ev
 from services.binder.report import Condition, condition, failed_scheduling
 from services.binder.service.kubernetes_events import KubernetesEvents
-from services.binder.service.rounds import SLICE_NOTED, Rate, Rounds, Write, queue_of_pods
+from services.binder.service.rounds import SLICE_LOOKED, SLICE_NOTED, Rate, Rounds, Write, queue_of_pods
 from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict
@@ -85,15 +85,20 @@ class Conditions:
                     noted = 0
                     yield
 
-    def due(self, most: int) -> Iterator[Write]:
+    def due(self, most: int) -> Iterator[Write | None]:
         """Conditions that the log does not know as written yet."""
+        looked = 0
         while self.pods and most > 0:
+            if (looked := looked + 1) % SLICE_LOOKED == 0:
+                yield None
             uid = self.pods.take()
-            if self._condition(uid) is None:
+            if uid not in self._decider.state.pods:
+                self.note_gone(uid)  # once more: its answer, or what was said of it, may have come later
+            elif self._condition(uid) is None:
                 self._versions.pop(uid, None)
             else:
                 most -= 1
-                yield Write(partial(self._write, uid), partial(self.pods.put, uid))
+                yield self.pods.write(uid, partial(self._write, uid))
 
     def _condition(self, uid: str) -> Condition | None:
         state = self._decider.state
@@ -121,6 +126,8 @@ class Conditions:
         except Conflict:
             seen = await self._client.get_pod(fact.namespace, fact.name)
             if seen is not None and seen.metadata.uid == uid and not seen.spec.node_name:
+                if seen.metadata.resource_version == version:
+                    raise  # nobody wrote it: a webhook says so
                 await self._decider.hear_all()  # what is due by now, not by when this process was replaced
                 self._versions[uid] = seen.metadata.resource_version
                 self.pods.put(uid)

@@ -95,6 +95,11 @@ class Effects:
         self._failed_bindings = Repeated(logger, "bindings that came to nothing: %d, the last of %s: %s")
         self._failed_evictions = Repeated(logger, "evictions that came to nothing: %d, the last of %s: %s")
 
+    @staticmethod
+    def workers(concurrency: int) -> int:
+        """In all: each asks one thing at a time."""
+        return sum(_turns(workers).workers for workers in (concurrency, concurrency // 4, concurrency))
+
     @property
     def busy(self) -> bool:
         """Whether bindings are on their way, or many were a moment ago and more may follow. Not those that are repeated:

@@ -31,7 +31,7 @@ class KubernetesEvents:
             yield self.write(self.waiting.take())
 
     def write(self, event: KubernetesEvent) -> Write:
-        return Write(partial(self._write, event), partial(self.add, event), lasting=False)
+        return self.waiting.write(event, partial(self._write, event), lasting=False)
 
     async def _write(self, event: KubernetesEvent) -> int:
         await self._client.create_event(

@@ -8,7 +8,7 @@ from functools import partial
 import events as ev
 from events import dialects
 from services.binder.group_status import group_status, where_ended
-from services.binder.service.rounds import SLICE_NOTED, Queue, Rate, Write
+from services.binder.service.rounds import SLICE_LOOKED, SLICE_NOTED, Queue, Rate, Write
 from services.decider import Decider
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Conflict
@@ -70,15 +70,20 @@ class PodGroups:
             self.note(state.groups[group].gangs)
         self._touched.clear()
 
-    def due(self, most: int) -> Iterator[Write]:
+    def due(self, most: int) -> Iterator[Write | None]:
         """Statuses that differ from what was written last."""
         state = self._decider.state
         if len(self._statuses) > 2 * len(state.pod_groups) + SPARE:
             self._statuses.keep({fact.uid for fact in state.pod_groups.values()})
         self._note_touched()
+        looked = 0
         while self.gangs and most > 0:
+            if looked >= SLICE_LOOKED:
+                looked = 0
+                yield None
             key = self.gangs.take()
             gang = state.gangs.get(key)
+            looked += 1 if gang is None else 1 + len(gang.members)
             if gang is None or not gang.pod_group:
                 self._written.pop(key, None)
                 continue
@@ -87,8 +92,7 @@ class PodGroups:
             if status and self._written.get(key) not in [(gang.source, one) for one in (status, *where.values())]:
                 most -= 1
                 fact = state.pod_groups[gang.pod_group]
-                write = partial(self._write, key, fact, status, where)
-                yield Write(write, partial(self.gangs.put, key))
+                yield self.gangs.write(key, partial(self._write, key, fact, status, where))
 
     async def _write(
         self,

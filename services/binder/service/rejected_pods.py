@@ -53,7 +53,7 @@ class RejectedPods:
             pod = state.pods.get(rejection.uid) if rejection is not None else None
             if rejection is not None and (pod is None or not pod.node):
                 most -= 2
-                yield Write(partial(self._write, key, rejection), partial(self.waiting.put, key))
+                yield self.waiting.write(key, partial(self._write, key, rejection))
 
     async def _write(self, key: str, rejection: ev.DeclarationRejected) -> int:
         try:
@@ -80,7 +80,11 @@ class RejectedPods:
         try:
             await self._client.patch_pod_status(*names, version, {"conditions": [said]})
         except Conflict:
+            pod = await self._client.get_pod(rejection.namespace, rejection.name)
+            if pod is not None and pod.metadata.resource_version == version:
+                raise  # nobody wrote it: a webhook says so
             self.waiting.put(key)
+            return 3
         return 2
 
     def report(self) -> None:

@@ -1,5 +1,6 @@
 """Writing behind: queues are written in rounds, while no binding waits and at a bounded rate; what failed goes back
-into its queue later.
+into its queue later. What has no answer by the next round keeps only its own namespace from that: one tenant's webhook
+may take its time before it fails, of each write.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from events.log import LogError
@@ -31,8 +34,12 @@ REFUSED_TIMES = 20
 WRITES_KEPT = 20_000
 """Failed writes that are remembered, at most; and refused ones."""
 BURST_WRITES = 50.0
+UNANSWERED_WRITES = 100
+"""Writes of one kind that may be without an answer at a time: one namespace, of which a burst is, never has them all."""
 SLICE_NOTED = 8_192
 """Pods or gangs that a start looks at between two yields: some milliseconds."""
+SLICE_LOOKED = 4_096
+"""Pods, those of a gang included, that a round looks at between two yields for what is to be written: 30 ms."""
 
 K = TypeVar("K")
 
@@ -47,9 +54,12 @@ class Queue(Generic[K]):
         self._namespace_of, self._most = namespace_of, most
         # Of a plain dict the first key takes ever longer to find when many were taken: 100,000 would cost 5 s.
         self._lines: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
+        self._unanswered: Counter[str] = Counter()
+        """Namespace → writes that have no answer yet."""
 
     def __bool__(self) -> bool:
-        return bool(self._lines)
+        """Whether somebody has something to take."""
+        return any(True for _ in self.namespaces())
 
     def __iter__(self) -> Iterator[K]:
         return itertools.chain.from_iterable(self._lines.values())
@@ -63,11 +73,27 @@ class Queue(Generic[K]):
 
     def namespaces(self) -> Iterator[str]:
         """Who has something to take, in the order of their turns."""
-        return iter(self._lines)
+        return (namespace for namespace in self._lines if namespace not in self._unanswered)
+
+    def write(self, key: K, make: Callable[[], Coroutine[None, None, int]], *, lasting: bool = True) -> Write:
+        """That of what was taken."""
+        return Write(make, partial(self.put, key), lasting, partial(self._until_answered, key))
+
+    @contextmanager
+    def _until_answered(self, key: K) -> Iterator[None]:
+        """While this lasts its namespace has no turn."""
+        namespace = self._namespace_of(key)
+        self._unanswered[namespace] += 1
+        try:
+            yield
+        finally:
+            self._unanswered[namespace] -= 1
+            if not self._unanswered[namespace]:
+                del self._unanswered[namespace]
 
     def take(self, namespace: str | None = None) -> K:
         """The oldest of that namespace, or of the one whose turn it is, off the queue."""
-        namespace = next(iter(self._lines)) if namespace is None else namespace
+        namespace = next(self.namespaces()) if namespace is None else namespace
         line = self._lines.pop(namespace)
         key, _ = line.popitem(last=False)
         if line:
@@ -93,16 +119,18 @@ class Rate:
         self._per_s = per_s
         self._saved = BURST_WRITES
         self._since_s = time.monotonic()
+        self.unanswered = 0
+        """Writes that were begun and have no answer yet."""
 
     def allowance(self) -> int:
         """Writes that may be made now."""
         now_s = time.monotonic()
         self._saved = min(BURST_WRITES, self._saved + (now_s - self._since_s) * self._per_s)
         self._since_s = now_s
-        return max(0, int(self._saved))
+        return max(0, min(int(self._saved), UNANSWERED_WRITES - self.unanswered))
 
     def spend(self, writes: int) -> None:
-        """Count writes that were made; more than were allowed are saved up again first."""
+        """Count writes that are made; more than were allowed are saved up again first."""
         self._saved -= writes
 
 
@@ -115,6 +143,8 @@ class Write(NamedTuple):
     """Puts it back into its queue."""
     lasting: bool = True
     """Whether it is still worth writing minutes after it was refused. A Kubernetes event is not."""
+    until_answered: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered for as long as it has no answer."""
 
 
 class Behind(Protocol):
@@ -122,8 +152,9 @@ class Behind(Protocol):
 
     rate: Rate
 
-    def due(self, most: int) -> Iterator[Write]:
-        """What is to be written now, the oldest first, at most so much. Taken from its queue."""
+    def due(self, most: int) -> Iterator[Write | None]:
+        """What is to be written now, the oldest first, at most so much. Taken from its queue. None: others may have their
+        turn, as most of what waits may need no write."""
 
     def report(self) -> None:
         """Say in the log what was written, if it is to know."""
@@ -144,19 +175,38 @@ class Rounds:
 
     async def now_and_then(self, queue: Behind) -> None:
         """A round now and then, while no binding waits (under lasting load more seldom): what the queue may write, all
-        at once. Many writes in one round cost much less than the same writes one by one: the process wakes up once.
+        at once. Many writes in one round cost much less than the same writes one by one: the process wakes up once. One
+        that takes long is not waited for.
         """
         written_s = time.monotonic()
-        while True:
-            await asyncio.sleep(ROUND_S)
-            now_s = time.monotonic()
-            if now_s - written_s > OVERDUE_S or not self.busy():
-                written_s = now_s
-                await self.round(queue.rate, queue.due)
-                queue.report()
+        async with asyncio.TaskGroup() as begun:
+            while True:
+                await asyncio.sleep(ROUND_S)
+                now_s = time.monotonic()
+                if now_s - written_s > OVERDUE_S or not self.busy():
+                    written_s = now_s
+                    one = begun.create_task(self.round(queue.rate, queue.due))
+                    await asyncio.wait({one}, timeout=ROUND_S)
+                    queue.report()
 
-    async def round(self, rate: Rate, due: Callable[[int], Iterator[Write]]) -> None:
-        rate.spend(sum(await asyncio.gather(*map(self.write, due(rate.allowance())))))
+    async def round(self, rate: Rate, due: Callable[[int], Iterator[Write | None]]) -> None:
+        chosen: list[Write] = []
+        for write in due(rate.allowance()):
+            if write is None:
+                await asyncio.sleep(0)
+            else:
+                chosen.append(write)
+                rate.spend(1)
+        await asyncio.gather(*(self._written(write, rate) for write in chosen))
+
+    async def _written(self, write: Write, rate: Rate) -> None:
+        """Made, and what it took beyond one request spent."""
+        rate.unanswered += 1
+        try:
+            with write.until_answered():
+                rate.spend(await self.write(write) - 1)
+        finally:
+            rate.unanswered -= 1
 
     async def write(self, write: Write) -> int:
         """How many requests it took. Its failure costs only itself."""

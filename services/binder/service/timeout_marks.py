@@ -43,9 +43,11 @@ class TimeoutMarks:
         while self.pods and most > 0:
             uid = self.pods.take()
             mark, pod = state.marks.get(uid), state.pods.get(uid)
-            if mark is not None and pod is not None and not mark.written:
+            if pod is None:
+                self.note_gone(uid)  # once more: its answer may have come later
+            elif mark is not None and not mark.written:
                 most -= 1
-                yield Write(partial(self._write, uid, pod, mark.resource_version), partial(self.pods.put, uid))
+                yield self.pods.write(uid, partial(self._write, uid, pod, mark.resource_version))
 
     async def _write(self, uid: str, pod: Pod, resource_version: str) -> int:
         """One attempt. What is in doubt is tried again in the next round, unchanged."""

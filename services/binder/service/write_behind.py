@@ -40,7 +40,7 @@ DEFAULT_RATES = Rates()
 
 
 class WriteBehind:
-    """Five queues, each with rounds of its own: a request without an answer holds up its own alone."""
+    """Five queues, each with rounds of its own: a request without an answer holds up its namespace there alone."""
 
     def __init__(
         self, decider: Decider, client: Client, *, holder: str, busy: Callable[[], bool], rates: Rates
