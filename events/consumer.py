@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -131,11 +132,13 @@ class Consumer:
             raise Unanswered(f"{self._stream}: the connection was made anew")
         await self._check_progress()
         await self._top_up()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):
                 await self._awake.wait()
-        except TimeoutError as error:
-            raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
+        if not self._awake.is_set():
+            await self._connection.hear_all()  # megabytes take their time, and heartbeats come behind them
+        if not self._awake.is_set():
+            raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s")
 
     async def _check_progress(self) -> None:
         """Raises Unanswered where what is there does not come, or no leader says what is; and what `ask` raises."""
