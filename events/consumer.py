@@ -51,7 +51,7 @@ class Consumer:
 
     def __init__(self, connection: Connection, stream: str, first: int, domain: str = "") -> None:
         self._connection = connection
-        self._api = api(domain)
+        self._api, self._domain = api(domain), domain
         self._generation = connection.generation
         self._stream = stream
         self._first = first
@@ -146,10 +146,18 @@ class Consumer:
             self._awaited, self._quiet_since_s, self._is_there = self._next, time.monotonic(), False
         elif time.monotonic() - self._quiet_since_s >= QUIET_S:
             if self._is_there:
-                raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {QUIET_S:g} s")
+                await self._tell_what_is_missing()
             answer = await self._connection.ask(f"{self._api}.STREAM.INFO.{self._stream}")
             self._is_there = decoded(decode_stream, self._stream, answer).state.last_seq >= self._awaited
             self._quiet_since_s = time.monotonic()
+
+    async def _tell_what_is_missing(self) -> None:
+        """No message shows the gap where the last was deleted. Raises Gap, and Unanswered where it is there all the same;
+        and what `ask` raises."""
+        with suppress(Denied):  # over a leaf node nobody may ask
+            if await self._connection.message_at(self._stream, self._next, self._domain) is None:
+                raise Gap(f"{self._stream}: commit {self._next} is missing, and there is none behind it")
+        raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {QUIET_S:g} s")
 
     async def _top_up(self) -> None:
         while self._requested <= PULL_MESSAGES:

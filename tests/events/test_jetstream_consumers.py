@@ -147,6 +147,17 @@ async def test_a_commit_that_somebody_deleted_is_named(log: JetStreamLog) -> Non
     assert sequences(await collect(log.read(3))) == [4, 5]
 
 
+async def test_that_the_last_commit_was_deleted_is_told(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: who read waited for it for ever, and without a word, services at their start among them."""
+    monkeypatch.setattr("events.consumer.QUIET_S", 0.0)
+    monkeypatch.setattr("events.consumer.SILENCE_S", 2.0)
+    await fill(log, "binder", 5)
+    await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 5})
+    for reading in (log.read, log.follow):
+        with pytest.raises(LogError, match=f"^{log.stream}: commit 5 is missing, and there is none behind it, however"):
+            await asyncio.wait_for(collect(reading(), 5), 60)
+
+
 async def test_a_purged_log_is_read_from_where_it_begins(log: JetStreamLog) -> None:
     await fill(log, "binder", 5)
     await log.connection.ask(f"$JS.API.STREAM.PURGE.{log.stream}", {"seq": 4})
