@@ -353,6 +353,7 @@ class JetStreamLog:
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         first = max(place + 1, state.first_seq)
-        consumer = Consumer(self.connection, self.stream, first, self.domain)
+        average = state.bytes // max(1, state.messages)
+        consumer = Consumer(self.connection, self.stream, first, self.domain, commit_bytes=average)
         await consumer.open()
         return consumer
