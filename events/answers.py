@@ -128,6 +128,8 @@ class StreamState(msgspec.Struct):
 
     first_seq: int
     last_seq: int
+    messages: int = 0
+    bytes: int = 0
 
 
 class StreamConfig(msgspec.Struct):

@@ -12,8 +12,9 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -97,6 +98,7 @@ class Connection:
         """Who signed in, for people."""
         self._credentials_file = ""
         self._leaderless = Leaderless()
+        self._flushing: set[asyncio.Future[None]] = set()
         self._answers_since_s: float | None = float("-inf")
         """Since when every question was answered; None while the last one was not."""
 
@@ -191,7 +193,8 @@ class Connection:
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None, within_s: float | None = None
     ) -> Msg:
-        """What is asked of JetStream's API is asked again meanwhile: a stream that has no leader yet hears nothing.
+        """What is asked of JetStream's API is asked again meanwhile: a stream that has no leader yet hears nothing. The
+        time that bytes take on the link is not counted.
 
         Raises Unanswered, Denied, TooLarge, and Unavailable when this connection was closed.
         """
@@ -201,11 +204,9 @@ class Connection:
             raise TooLarge(f"{subject}: a message of {size} bytes; the server's max_payload is {limit}")
         try:
             with self._inbox.expecting(subject) as (reply, answer):
-                async with asyncio.timeout(within_s):
-                    while not answer.done():
-                        await self.client.publish(subject, payload, reply=reply, headers=headers)
-                        await asyncio.wait({answer}, timeout=AGAIN_S if subject.startswith(API) else None)
-                    message = answer.result()
+                send = partial(self.client.publish, subject, payload, reply=reply, headers=headers)
+                await self._until_answered(answer, send, within_s, again=subject.startswith(API))
+                message = answer.result()
         except TimeoutError as error:
             raise Unanswered(f"{subject}: no answer within {within_s:g} s") from error
         except nats.errors.OutboundBufferLimitError as error:
@@ -215,6 +216,41 @@ class Connection:
         if message.headers and message.headers.get("Status") == "503":
             raise NobodyThere(f"{subject}: nothing at {self.url} answers it (is JetStream up, does the stream exist?)")
         return message
+
+    async def _until_answered(
+        self, answer: asyncio.Future[Msg], send: Callable[[], Awaitable[None]], within_s: float, *, again: bool
+    ) -> None:
+        """Raises TimeoutError. Before the question is repeated, or given up, all is heard that comes before: an answer of
+        megabytes that is on its way would else be asked for again and again, until the link has nothing else to carry.
+        """
+        step_s, left_s = AGAIN_S if again else within_s / 2, within_s
+        async with asyncio.timeout(within_s):
+            await send()
+        while True:
+            await asyncio.wait({answer}, timeout=min(step_s, left_s))
+            if not answer.done():
+                await self.hear_all()
+            if answer.done():
+                return
+            left_s -= step_s
+            if left_s <= 0:
+                raise TimeoutError
+            if again:
+                async with asyncio.timeout(within_s):
+                    await send()
+
+    async def hear_all(self) -> None:
+        """Until the server has all that was sent, and what it had to say by then is here; or this connection is gone."""
+        if not self.client.is_connected:
+            return
+        flushing = asyncio.ensure_future(self.client.flush())
+        self._flushing.add(flushing)
+        try:
+            await asyncio.wait({flushing})
+        finally:
+            self._flushing.discard(flushing)
+            flushing.cancel()
+            await asyncio.gather(flushing, return_exceptions=True)
 
     async def ask(
         self, subject: str, body: Any = None, headers: dict[str, str] | None = None, within_s: float | None = None
@@ -238,6 +274,8 @@ class Connection:
             elif self._leaderless.unanswered(subject, asked_s, time.monotonic()):
                 await self._leave(error)
             raise
+        if time.monotonic() - asked_s > (within_s or REQUEST_WITHIN_S):
+            self._answers_since_s = None  # it is back, perhaps after it hung
         self._is_answered(subject)
         return answer
 
@@ -324,6 +362,8 @@ class Connection:
         if not self.client.is_closed:
             _logger.warning("disconnected from NATS at %s%s", self.url, self._why())
         self._inbox.broke()
+        for flushing in self._flushing:
+            flushing.cancel()
 
     async def _on_reconnect(self) -> None:
         _logger.warning("connected again to NATS at %s", self.url)

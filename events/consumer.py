@@ -1,11 +1,12 @@
 """One ephemeral pull consumer: messages of a stream from a sequence on, as fast as nats-py can take them.
 
-Two standing pull requests are answered into one plain subscription. They are counted in messages: what is still to come
-is topped up whenever a request's worth has been taken, and a request's bytes bound what waits in memory. Whatever ends
-the flow ends the consumer, and its reader makes a new one: a gap in the sequences, a reconnection, a 409 that says that
-the consumer or its server is gone, silence where heartbeats should be, or heartbeats alone where messages should be. The
-last is how a consumer goes on whose server is full, or cut off from the others: it has nothing of what they store. So a
-consumer that has sent no message for a while has the stream's leader asked for the stream's end.
+Two standing pull requests are answered into one plain subscription. They are counted in messages, fewer where these are
+large: what is still to come is topped up whenever a request's worth has been taken, and a request's bytes bound what
+waits in memory. Whatever ends the flow ends the consumer, and its reader makes a new one: a gap in the sequences, a
+reconnection, a 409 that says that the consumer or its server is gone, silence where heartbeats should be, or heartbeats
+alone where messages should be. The last is how a consumer goes on whose server is full, or cut off from the others: it
+has nothing of what they store. So a consumer that has sent no message for a while has the stream's leader asked for the
+stream's end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -30,6 +32,9 @@ TRACE = "traceparent"
 
 PULL_MESSAGES = 1024
 PULL_BYTES = 16 * 1024 * 1024
+AHEAD_BYTES = 1 << 19
+"""About what a pull request brings, by the commits that came last. Whatever else is said on the connection, as that a
+lease was renewed, comes behind what two of them bring."""
 PULL_EXPIRES_S = 30
 HEARTBEAT_S = 1
 SILENCE_S = 3.0
@@ -48,9 +53,12 @@ class Gap(Unanswered):
 class Consumer:
     """The messages of `stream` from sequence `first` on. `open` it, `take` in a loop, `close` it."""
 
-    def __init__(self, connection: Connection, stream: str, first: int, domain: str = "") -> None:
+    def __init__(
+        self, connection: Connection, stream: str, first: int, domain: str = "", *, commit_bytes: int = 0
+    ) -> None:
+        """`commit_bytes`: how large the stream's messages are, on the average."""
         self._connection = connection
-        self._api = api(domain)
+        self._api, self._domain = api(domain), domain
         self._generation = connection.generation
         self._stream = stream
         self._first = first
@@ -69,6 +77,8 @@ class Consumer:
         self._subscription: Subscription | None = None
         self._arrived: list[Stored] = []
         self._requested = 0
+        self._commit_bytes = commit_bytes
+        """How large the last ones were, on the average."""
         self._awake = asyncio.Event()
         self._lost: LogError | None = None
 
@@ -94,6 +104,7 @@ class Consumer:
         while not self._arrived:
             await self._wait()
         taken, self._arrived = self._arrived, []
+        self._commit_bytes = sum(len(one.header) + len(one.payload) for one in taken) // len(taken)
         await self._top_up()
         return taken
 
@@ -131,11 +142,13 @@ class Consumer:
             raise Unanswered(f"{self._stream}: the connection was made anew")
         await self._check_progress()
         await self._top_up()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):
                 await self._awake.wait()
-        except TimeoutError as error:
-            raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s") from error
+        if not self._awake.is_set():
+            await self._connection.hear_all()  # megabytes take their time, and heartbeats come behind them
+        if not self._awake.is_set():
+            raise Unanswered(f"{self._stream}: no heartbeat for {SILENCE_S:g} s")
 
     async def _check_progress(self) -> None:
         """Raises Unanswered where what is there does not come, or no leader says what is; and what `ask` raises."""
@@ -143,16 +156,25 @@ class Consumer:
             self._awaited, self._quiet_since_s, self._is_there = self._next, time.monotonic(), False
         elif time.monotonic() - self._quiet_since_s >= QUIET_S:
             if self._is_there:
-                raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {QUIET_S:g} s")
+                await self._tell_what_is_missing()
             answer = await self._connection.ask(f"{self._api}.STREAM.INFO.{self._stream}")
             self._is_there = decoded(decode_stream, self._stream, answer).state.last_seq >= self._awaited
             self._quiet_since_s = time.monotonic()
 
+    async def _tell_what_is_missing(self) -> None:
+        """No message shows the gap where the last was deleted. Raises Gap, and Unanswered where it is there all the same;
+        and what `ask` raises."""
+        with suppress(Denied):  # over a leaf node nobody may ask
+            if await self._connection.message_at(self._stream, self._next, self._domain) is None:
+                raise Gap(f"{self._stream}: commit {self._next} is missing, and there is none behind it")
+        raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {QUIET_S:g} s")
+
     async def _top_up(self) -> None:
-        while self._requested <= PULL_MESSAGES:
-            self._requested += PULL_MESSAGES
+        batch = min(PULL_MESSAGES, max(1, AHEAD_BYTES // max(1, self._commit_bytes)))
+        while self._requested <= batch:
+            self._requested += batch
             try:
-                await self._connection.client.publish(self._pulls, _pull_request(), reply=self._inbox)
+                await self._connection.client.publish(self._pulls, _pull_request(batch), reply=self._inbox)
             except nats.errors.Error as error:
                 raise Unanswered(f"{self._stream}: {error}") from error
 
@@ -193,10 +215,10 @@ class Consumer:
 _PENDING = re.compile("[0-9]{1,10}")
 
 
-def _pull_request() -> bytes:
+def _pull_request(batch: int) -> bytes:
     return msgspec.json.encode(
         {
-            "batch": PULL_MESSAGES,
+            "batch": batch,
             "max_bytes": PULL_BYTES,
             "expires": PULL_EXPIRES_S * 1_000_000_000,
             "idle_heartbeat": HEARTBEAT_S * 1_000_000_000,

@@ -32,7 +32,7 @@ from events.answers import (
     decode_stream,
     decoded,
 )
-from events.connection import REQUEST_WITHIN_S, Connection
+from events.connection import Connection
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
 from events.log import Bounds, Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
@@ -43,8 +43,6 @@ DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
 IMPORT_WINDOW, IMPORT_WINDOW_BYTES = 64, 1 << 20
 """Commits that are on their way at a time when a log is copied into NATS, and bytes."""
-SLOWEST_BYTES_PER_S = 250_000
-"""On a link that is no slower each of these has its time for an answer."""
 
 
 def _windows(commits: list[Stored]) -> Iterator[list[Stored]]:
@@ -185,11 +183,9 @@ class JetStreamLog:
 
     # ------------------------------------------------------------------------------------------------------- appending
 
-    async def _publish(
-        self, subject: str, headers: dict[str, str], payload: bytes, within_s: float | None = None
-    ) -> int:
+    async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
         try:
-            sequence = await self.connection.publish(subject, payload, headers, within_s)
+            sequence = await self.connection.publish(subject, payload, headers)
         except Refused as refused:
             if refused.number == MESSAGE_TOO_LARGE:
                 raise TooLarge(f"{subject}: {len(payload)} bytes; the stream's max_msg_size is less") from refused
@@ -252,8 +248,7 @@ class JetStreamLog:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
         present = {name: value for name, value in headers.items() if value}
         present[EXPECTED_LAST] = str(commit.sequence - 1)
-        behind_s = (IMPORT_WINDOW_BYTES + len(commit.payload)) / SLOWEST_BYTES_PER_S
-        sequence = await self._publish(commit.subject, present, commit.payload, REQUEST_WITHIN_S + behind_s)
+        sequence = await self._publish(commit.subject, present, commit.payload)
         if sequence != commit.sequence:
             raise LogError(f"{self.stream}: commit {commit.sequence} became {sequence}: the log is not a continuation")
 
@@ -358,6 +353,7 @@ class JetStreamLog:
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         first = max(place + 1, state.first_seq)
-        consumer = Consumer(self.connection, self.stream, first, self.domain)
+        average = state.bytes // max(1, state.messages)
+        consumer = Consumer(self.connection, self.stream, first, self.domain, commit_bytes=average)
         await consumer.open()
         return consumer

@@ -23,7 +23,7 @@ from events.envelope import MalformedCommit
 from events.homes import split
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, acquire_first
-from events.log import EventLog, LogError, Unavailable, first_role
+from events.log import MAX_COMMIT_BYTES, EventLog, LogError, Unavailable, first_role
 from events.subjects import FEDERATION
 from services.console import roles
 from services.console.roles import FEDERATOR, Seat
@@ -199,10 +199,20 @@ async def _opened(settings: Settings) -> JetStreamLog:
     (servers, _), replicas, options = split(settings.nats_url), settings.log_replicas, settings.nats_options()
     while True:
         try:
-            return await JetStreamLog.open(servers, settings.cluster, create=True, replicas=replicas, **options)
+            log = await JetStreamLog.open(servers, settings.cluster, create=True, replicas=replicas, **options)
         except Unavailable as error:
             logger.warning("%s; tried again, until the log can be had", error)
-        await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(AGAIN_S)
+        else:
+            _tell_of_small_messages(log)
+            return log
+
+
+def _tell_of_small_messages(log: JetStreamLog) -> None:
+    """With NATS' default all is well until one decision is larger: then its service ends, at every start."""
+    if (limit := log.connection.client.max_payload) < MAX_COMMIT_BYTES:
+        told = "%s: the NATS server takes no messages of more than %d bytes, and a decision may have %d: %s"
+        logger.warning(told, log.connection.url, limit, MAX_COMMIT_BYTES, "expected max_payload: 8MB")
 
 
 async def _check_kind(role: str, log: EventLog) -> None:

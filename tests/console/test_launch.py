@@ -52,6 +52,21 @@ def test_a_lookup_that_ends_when_its_connection_is_given_up_is_no_error(caplog: 
     assert ["never retrieved" in said for said in caplog.messages] == [True]
 
 
+@pytest.mark.parametrize(("limit", "told"), [(1 << 20, 1), (8 << 20, 0)], ids=["NATS' default", "Muster's"])
+async def test_a_server_that_does_not_take_every_decision_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: int, told: int
+) -> None:
+    """As it was: nobody heard of it before a planner met a decision that was larger, and ended at every start."""
+    with EmbeddedServer(tmp_path, extra=f"max_payload: {limit}") as server:
+        log = await launch._opened(settings.read({"nats_url": server.url, "cluster": "test"}, {}))
+        await log.close()
+    expected = (
+        f"takes no messages of more than {limit} bytes, and a decision may have 8000000: expected max_payload: 8MB"
+    )
+    assert [message for message in caplog.messages if expected in message] == caplog.messages
+    assert len(caplog.messages) == told
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_numpy_starts_no_threads() -> None:
     """One for each core, if it may; with a single core there is none to start."""

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 CHUNK_BYTES = 1 << 16
+SLICES_PER_S = 50
+"""In so many pieces a second bytes go over a slow link."""
 
 
 class Proxy:
@@ -15,6 +17,7 @@ class Proxy:
     `lose_request_with`: the first bytes from the client that contain it are lost, and with them the connection.
     `lose_answer_to`: the first bytes from the client that contain it are forwarded, but nothing comes back any more;
     `cut` ends the connection then, unless `silent`.
+    `bytes_per_s`: how many go each way; 0: as many as there are.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -22,6 +25,7 @@ class Proxy:
         self.lose_request_with = b""
         self.lose_answer_to = b""
         self.silent = False
+        self.bytes_per_s = 0
         self.lost = asyncio.Event()
         self._server_port = server_port
         self._writers: set[asyncio.StreamWriter] = set()
@@ -49,7 +53,7 @@ class Proxy:
         self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, client: asyncio.StreamWriter
     ) -> None:
         with suppress(ConnectionError):
-            while chunk := await reader.read(CHUNK_BYTES):
+            while chunk := await self._next(reader):
                 if self.lose_request_with and self.lose_request_with in chunk:
                     self.lose_request_with = b""
                     self.lost.set()
@@ -58,19 +62,29 @@ class Proxy:
                     self.lose_answer_to = b""
                     self._deaf.add(client)
                 server.write(chunk)
+                await server.drain()
         server.close()
         client.close()
 
     async def _downward(self, server: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
-            while chunk := await server.read(CHUNK_BYTES):
+            while chunk := await self._next(server):
                 if client in self._deaf:
                     self.lost.set()
                     if not self.silent:
                         break
                     continue
                 client.write(chunk)
+                await client.drain()
         client.close()
+
+    async def _next(self, reader: asyncio.StreamReader) -> bytes:
+        """What came, when it has gone over the link."""
+        if not self.bytes_per_s:
+            return await reader.read(CHUNK_BYTES)
+        chunk = await reader.read(self.bytes_per_s // SLICES_PER_S)
+        await asyncio.sleep(len(chunk) / self.bytes_per_s)
+        return chunk
 
 
 @asynccontextmanager

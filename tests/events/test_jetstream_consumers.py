@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from events import subjects
+from events import consumer, subjects
 from events.answers import Denied, Unanswered
-from events.consumer import KEPT_S, PULL_MESSAGES, Consumer
+from events.consumer import AHEAD_BYTES, KEPT_S, PULL_MESSAGES, Consumer
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from events.server import EmbeddedServer
@@ -77,7 +77,7 @@ async def test_a_consumer_that_has_nothing_to_send_says_so_and_is_kept(
     log: JetStreamLog, opened: list[Consumer], statuses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often = {"batch": PULL_MESSAGES, "expires": 60_000_000_000, "idle_heartbeat": 100_000_000}
-    monkeypatch.setattr("events.consumer._pull_request", lambda: msgspec.json.encode(often))
+    monkeypatch.setattr("events.consumer._pull_request", lambda _: msgspec.json.encode(often))
     async with aclosing(log.follow()) as batches:
         waiting = asyncio.ensure_future(anext(batches))
         await until(lambda: len(statuses) >= 4)
@@ -147,6 +147,17 @@ async def test_a_commit_that_somebody_deleted_is_named(log: JetStreamLog) -> Non
     assert sequences(await collect(log.read(3))) == [4, 5]
 
 
+async def test_that_the_last_commit_was_deleted_is_told(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: who read waited for it for ever, and without a word, services at their start among them."""
+    monkeypatch.setattr("events.consumer.QUIET_S", 0.0)
+    monkeypatch.setattr("events.consumer.SILENCE_S", 2.0)
+    await fill(log, "binder", 5)
+    await log.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 5})
+    for reading in (log.read, log.follow):
+        with pytest.raises(LogError, match=f"^{log.stream}: commit 5 is missing, and there is none behind it, however"):
+            await asyncio.wait_for(collect(reading(), 5), 60)
+
+
 async def test_a_purged_log_is_read_from_where_it_begins(log: JetStreamLog) -> None:
     await fill(log, "binder", 5)
     await log.connection.ask(f"$JS.API.STREAM.PURGE.{log.stream}", {"seq": 4})
@@ -183,7 +194,7 @@ async def test_pull_requests_that_expire_are_renewed(
     log: JetStreamLog, opened: list[Consumer], statuses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = msgspec.json.encode({"batch": PULL_MESSAGES, "expires": 20_000_000})
-    monkeypatch.setattr("events.consumer._pull_request", lambda: short)
+    monkeypatch.setattr("events.consumer._pull_request", lambda _: short)
     async with aclosing(log.follow()) as batches:
         waiting = asyncio.ensure_future(anext(batches))
         await until(lambda: len(statuses) >= 6)
@@ -200,6 +211,22 @@ async def test_large_commits_go_in_several_requests(log: JetStreamLog, opened: l
     async with aclosing(log.follow()) as batches:
         assert sequences(await collect(batches, 6)) == [1, 2, 3, 4, 5, 6]
     assert len(opened) == 1
+
+
+@pytest.mark.parametrize(("size", "batch"), [(1, PULL_MESSAGES), (100_000, 5), (AHEAD_BYTES * 2, 1)])
+async def test_what_is_asked_for_at_a_time_is_bounded_by_its_bytes(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, size: int, batch: int
+) -> None:
+    """As it was: 32 MB might be on their way, and the answer to a lease's renewal behind them, until the lease was over:
+    a planner lost its own over 10 MB/s while it read 100 MB."""
+    asked: list[int] = []
+    request = consumer._pull_request
+    monkeypatch.setattr(consumer, "_pull_request", lambda count: (asked.append(count), request(count))[1])
+    subject, sequence = subjects.subject(log.cluster, "binder"), 0
+    for _ in range(12):
+        sequence = await log.append(subject, HEADER, b"x" * size, sequence)
+    assert sequences(await collect(log.read())) == list(range(1, 13))
+    assert set(asked) == {batch}
 
 
 async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:

@@ -7,6 +7,7 @@ and a broken connection loses what was under way.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.broker import Broker
 
 ANY_EPOCH = -1
+HOP_S = 0.0002
 PENDING_BYTES = 16 * 1024 * 1024
 BUCKET = "$O."
 """What is put into the object store begins so."""
@@ -98,6 +100,18 @@ class Link:
         else:
             self._unsent.append((subject, payload, reply, headers))
 
+    @property
+    def is_connected(self) -> bool:
+        return self.connected
+
+    async def flush(self) -> None:
+        """Behind all that was sent, and all that the server says before it hears of this."""
+        loop = self.broker.loop
+        heard = loop.create_future()
+        self._there_s = max(self._there_s, self.silent_until_s, loop.now_s + HOP_S)
+        loop.at(self._there_s, self._pong, self.epoch, heard)
+        await heard
+
     async def go_elsewhere(self) -> bool:
         """There is one server."""
         return False
@@ -132,6 +146,15 @@ class Link:
             return
         self._here_s = max(self._here_s, self.silent_until_s, loop.now_s + self.latency_s())
         loop.call_at(self._here_s, self._arrive, self.epoch, to, messages, context=self.process.context)
+
+    def _pong(self, epoch: int, heard: asyncio.Future[None]) -> None:
+        def hear() -> None:
+            if epoch == self.epoch and not heard.done():
+                heard.set_result(None)
+
+        loop = self.broker.loop
+        self._here_s = max(self._here_s, self.silent_until_s, loop.now_s + HOP_S)
+        loop.call_at(self._here_s, hear, context=self.process.context)
 
     def _arrive(self, epoch: int, to: str, messages: list[Message]) -> None:
         if epoch != self.epoch or self.is_closed:
