@@ -38,6 +38,15 @@ class InTheClear(nats.errors.Error):
     """The server offers no TLS, and TLS was asked for."""
 
 
+def trusting(ca_file: str | None) -> ssl.SSLContext:
+    """With the authorities in the file (PEM; None: the system's), and no stricter with what these say of themselves than
+    Go is, and so kubectl and nats-server: from 3.13 on Python is, and did not trust API servers of EKS. Raises OSError,
+    ValueError."""
+    context = ssl.create_default_context(cafile=ca_file)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 def of_files(ca_file: str, certificate_file: str, key_file: str) -> Files[ssl.SSLContext]:
     """With the authorities in `ca_file` (PEM; empty: the system's), and the certificate, if any. Without a `key_file` the
     key stands in `certificate_file` as well. Raises Untrusted."""
@@ -81,7 +90,7 @@ class Files(Generic[T]):
 def _context(ca_file: str, certificate_file: str, key_file: str) -> ssl.SSLContext:
     """Raises Untrusted."""
     try:
-        made = ssl.create_default_context(cafile=ca_file or None)
+        made = trusting(ca_file or None)
     except (OSError, ssl.SSLError) as error:
         raise Untrusted(f"{ca_file}: expected the certificates of authorities, in PEM: {_told(error)}") from error
     if certificate_file:

@@ -372,13 +372,11 @@ def _ssl_context(
     verify: bool, ca_file: str | None, cert_file: str | None = None, key_file: str | None = None
 ) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=ca_file)
+        context = tls.trusting(ca_file)
         if cert_file:
             context.load_cert_chain(cert_file, key_file)
     except (OSError, ValueError) as error:  # SSLError is an OSError; a path may have a NUL
         raise AccessError(f"TLS: {ca_file or 'system certificates'}, {cert_file}, {key_file}: {error}") from error
-    # From 3.13 on Python asks more of certificates than Go does, and not all clusters' authorities give it, such as EKS'.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -90,6 +90,24 @@ async def test_a_log_over_tls(secured: EmbeddedServer, files: Files, cluster: st
     await log.close()
 
 
+def test_an_authority_may_say_as_little_of_itself_as_gos_servers_let_it(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was from Python 3.13 on: `Missing Authority Key Identifier`, where nats-server trusts its own."""
+    made = ssl.create_default_context
+
+    def of_python_3_13(cafile: str | None) -> ssl.SSLContext:
+        context = made(cafile=cafile)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", of_python_3_13)
+    for file in (files.ca, ""):
+        flags = tls.of_files(file, "", "").now().verify_flags
+        assert flags & ssl.VERIFY_X509_TRUSTED_FIRST
+        assert not flags & ssl.VERIFY_X509_STRICT
+
+
 async def test_an_authority_that_did_not_sign(secured: EmbeddedServer, files: Files) -> None:
     told = await refused(secured.url, ca_file=files.other_ca)
     assert told.startswith(f"{secured.url}: the NATS server's certificate is refused: unable to get local issuer")

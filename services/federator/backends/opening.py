@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
+from events import tls
 from events.connection import Connection
 from services.federator.backends import Backend, Reach
 from services.federator.backends.credentials import Secret
@@ -105,7 +106,7 @@ def _trusting(cluster: OpenPaiCluster, directory: Path) -> ssl.SSLContext | None
         return None
     path = _path(directory, cluster.ca_file)
     try:
-        return ssl.create_default_context(cafile=path)
+        return tls.trusting(path)
     except OSError as error:  # SSLError is one
         said = f"clusters.{cluster.alias}.ca_file: {path}: expected certificates in PEM: {error.strerror or error}"
         raise InvalidClusters([said]) from error
