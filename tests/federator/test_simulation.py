@@ -19,6 +19,8 @@ FIRST = {
     "R9 a holder that is not known is heard": 520,
     "R9 a silent holder is placed": 2_900,
     "R16 an unwanted one in doubt is given up": 400,
+    "R18 a foreign one of its name is taken for it": 290,
+    "R18 the winner that runs again is stopped": 2_300,
 }
 """The first history that is tried, where hundreds before it find nothing."""
 FAULTS = {
@@ -39,6 +41,8 @@ FAULTS = {
     "paused and replaced",
     "paused, and goes on",
     "refuses for good",
+    "restored",
+    "runs again",
     "started from a snapshot",
     "stop refused",
     "submitted again",

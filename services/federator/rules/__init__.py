@@ -33,7 +33,8 @@ R15. After the decision. It is final. How the winner's run ends is the job's end
 R16. A submission in doubt is repeated with the same content until the answer is definite, even when it is not wanted any
      more: then it is stopped. So whatever was sent before must fail, however late it arrives.
 R17. A name that is taken. What somebody else has is left alone: the job gets the next name there, at most three.
-R18. Settled. Only when each loser was seen to have ended, or can never come to be.
+R18. Settled. Only when each loser was seen to have ended, or can never come to be. One that runs again, as its cluster
+     was restored, is stopped again, and the job settles anew.
 R19. Cancelled by its user. Every run is stopped, the winner's as well.
 R20. Gone. On a cluster that gives runs identities, one that is not there any more, with nothing of it left, has ended,
      unless another attempt may still land and run. Then, and on clusters without identities, it stays possibly running.
