@@ -241,6 +241,8 @@ class OpenPai:
         config = await self._read("config", f"{path}/config")
         if isinstance(config, Silent):
             return config
+        if config.status == 404 and _said(config).code != "NoJobConfigError":
+            return Silent(reason=self._cleaned(f"HTTP 404 {_said(config).code}"))
         if len(config.body) > MOST_CONFIGURED_BYTES:
             return Silent(reason=f"expected a configuration of at most {MOST_CONFIGURED_BYTES} bytes")
         try:
@@ -358,7 +360,7 @@ def _run(name: str, job: _Job) -> Run:
 
 
 def _owner(config: _Answer) -> Owner | None:
-    """From a job's configuration, which anybody may have written."""
+    """From a job's configuration, which anybody may have written; a job of another protocol has none."""
     if config.status != 200:
         return None
     try:
