@@ -234,6 +234,8 @@ class Audit:
         """R4: no earlier than it truly began, whatever its clock says; answers are a second old at most."""
         run = self.run_of(place)
         _check(run is not None, f"{place.cluster} has no run")
+        if run.returned:  # type: ignore[union-attr]
+            return  # and was let go again, between two lists
         begun = [time_ms for time_ms, state, _ in run.life if state == "running" and time_ms <= self.world.now_ms]  # type: ignore[union-attr]
         age_ms, true_age_ms = (self.now_ns - started_ns) // MS, self.world.now_ms - min(begun)
         _check(0 <= age_ms <= true_age_ms + 1_000, f"R4: {place.cluster} runs for {true_age_ms} ms, not {age_ms} ms")
@@ -249,7 +251,9 @@ class Audit:
         _check(event.guard_ended_ns == self.guard_ended_ns(job, place), f"R2: {where}: another end of the guard time")
         run = self.run_of(place)
         ran_ms = self.ran_ms(run, place.attempt) if run is not None else -1
-        _check(ran_ms >= job.guard_ns // MS, f"R2: {where}, and ran for {ran_ms} ms")
+        _check(
+            (run is not None and run.returned) or ran_ms >= job.guard_ns // MS, f"R2: {where}, and ran for {ran_ms} ms"
+        )
         if job.holder:
             _check(self.takes_over(job, place), f"R7: {where}, too late for {job.holder}")
             found = [other for other in found if self.takes_over(job, other)]

@@ -45,7 +45,7 @@ class TrueRun:
         self.stopped = False
         self.returned = False
         """Whether its cluster was restored to before it was stopped, ended by hand, released or cleared, or to before an
-        earlier attempt to submit it."""
+        earlier attempt to submit it; or it came late, and its content was refused meanwhile."""
 
     def at(self, now_ms: int) -> tuple[int, str, int]:
         """Since when it is in which state and attempt."""
@@ -137,6 +137,8 @@ class TrueCluster:
         self.cut_ms = (0, 0)
         """From when to when it cannot be reached."""
         self.content_refused = False
+        self.contents_ms = (0, 0)
+        """From when to when it refuses contents that it takes else: OpenPAI's hived, where its cells are fewer."""
         self.touched: list[str] = []
         """Foreign runs that somebody tried to stop."""
 
@@ -145,7 +147,7 @@ class TrueCluster:
             return InDoubt(reason="nobody is there")
         if within(self.limited_ms, now_ms):
             return Limited(retry_after_ms=1_000)
-        if self.content_refused:
+        if self.content_refused or within(self.contents_ms, now_ms):
             return Refused(code="InvalidProtocolError", message="", of_content=True)
         if within(self.forbidden_ms, now_ms):
             return Refused(code="ForbiddenUserError", message="", of_content=False)
@@ -154,7 +156,8 @@ class TrueCluster:
         uid = f"{name}#{len(self.ever)}" if self.identifies else ""
         before = any((run.name, run.owner) == (name, owner) for run in self.ever)
         run = self.runs[name] = TrueRun(name, owner, a_life(self.rng, now_ms, self.guard_ms), uid)
-        run.returned = before and not self.identifies  # its name was free again
+        refused = 0 < self.contents_ms[1] <= now_ms  # maybe, and whoever submitted it has believed that
+        run.returned = (before or refused) and not self.identifies  # before: its name was free again
         self.ever.append(run)
         return Accepted(uid=uid)
 

@@ -144,8 +144,9 @@ class Effects:
         answer = self._believed(key, await backend.submit(submission))
         if not isinstance(answer, NotSent | Limited):
             self._tried.add(key)
-        if isinstance(answer, Taken):
-            return await self._identify(key, backend)
+        refused = isinstance(answer, Refused) and answer.of_content
+        if isinstance(answer, Taken) or (refused and place.doubtful):
+            return await self._identify(key, backend, answer)
         await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
         if not isinstance(answer, Limited | NotSent):
             return 0.0
@@ -163,13 +164,16 @@ class Effects:
         since_s = self._refused_s.setdefault(key, now_s)
         return answer if now_s - since_s >= BELIEVED_AFTER_S else NotSent(reason=answer.message)
 
-    async def _identify(self, key: Key, backend: Backend) -> float:
-        """Whose the job of our name is."""
+    async def _identify(self, key: Key, backend: Backend, answer: Submitted) -> float:
+        """Whose the job of our name is. A content that is refused now may have been taken before: OpenPAI validates some
+        of it by what the cluster has at the time, and before it looks at names."""
         job, place = self._at(key)
         described = await backend.describe(place.name)
         if isinstance(described, Described):
             found = described
             await self._settle(key, lambda: core.name_described(job, place, self.owner(key), found))
+        elif isinstance(described, Absent) and isinstance(answer, Refused):
+            await self._settle(key, lambda: core.submission_answered(job, place, answer, tried=True))
         return described.retry_after_ms / 1000 if isinstance(described, Silent) else 0.0
 
     async def _stop(self, key: Key, reach: Reach) -> float:

@@ -21,6 +21,8 @@ LATEST_MS = 600_000
 TIMEOUT_MS = 6_000
 KEPT = 0
 """Jobs that are over and still known: mostly none, so that whatever is late finds them forgotten."""
+REFUSING_CONTENTS = 0.03
+"""How many clusters refuse for a while what they would take before and behind it."""
 RESTORED = 0.2
 """In how many histories a cluster is restored to an earlier moment."""
 
@@ -46,6 +48,7 @@ class Network:
                 self._plan_for_good(cluster)
         if not self.calm:
             self._plan_restores(Random(f"restores {world.seed}"))
+            self._plan_contents(Random(f"contents {world.seed}"))
 
     def roll(self, share: float) -> bool:
         return not self.calm and self.rng.random() < share
@@ -100,6 +103,14 @@ class Network:
             taken_ms = rng.randrange(FAULTS_END_MS - 10_000)
             world.at(taken_ms, self._back_up, cluster, rng.randrange(taken_ms + 5_000, FAULTS_END_MS))
             self.lasting |= not cluster.holds
+
+    def _plan_contents(self, rng: Random) -> None:
+        """Some refuse contents for a while; most jobs are submitted at the beginning."""
+        for cluster in self.world.clusters.values():
+            if rng.random() < REFUSING_CONTENTS and (cluster.holds or not cluster.identifies):
+                begin_ms = rng.randrange(1, 15_000)
+                cluster.contents_ms = begin_ms, begin_ms + rng.randrange(60_000)
+                self.restores = True
 
     def _back_up(self, cluster: TrueCluster, restored_ms: int) -> None:
         self.world.at(restored_ms, self._restore, cluster, cluster.backup(), self.world.now_ms)

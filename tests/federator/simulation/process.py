@@ -16,6 +16,7 @@ from services.federator.backends import (
     Listing,
     NotSent,
     Owner,
+    Refused,
     Silent,
     Stopped,
     Submitted,
@@ -135,20 +136,29 @@ class Process:
             return self.free(key)
         job = self.state.jobs[key[0]]
         place = job.places[key[1]]
-        if isinstance(answer, Taken):
+        refused = isinstance(answer, Refused) and answer.of_content and place.doubtful
+        if isinstance(answer, Taken) or refused:
             cluster, name = self.world.clusters[place.account], place.name
             asked = lambda: cluster.describe(name, self.world.now_ms)  # noqa: E731
-            return self.world.call(self, cluster, asked, self.described, key)
+            return self.world.call(self, cluster, asked, self.described, (key, answer))
         said = core.submission_answered(job, place, answer, key in self.tried)
         if said is not None:
             self.append(said)
         return self.free(key) if key not in self.state.submitting else self.later(key)
 
-    def described(self, key: Key, answer: Any) -> None:
-        if key not in self.state.submitting or not isinstance(answer, Described):
+    def described(self, about: tuple[Key, Submitted], answer: Any) -> None:
+        (key, before), refused = about, isinstance(about[1], Refused) and isinstance(answer, Absent)
+        if key not in self.state.submitting or not (isinstance(answer, Described) or refused):
             return self.later(key)
         job = self.state.jobs[key[0]]
-        self.append(core.name_described(job, job.places[key[1]], self.owner(key), answer))
+        place = job.places[key[1]]
+        said = (
+            core.submission_answered(job, place, before, tried=True)
+            if refused
+            else core.name_described(job, place, self.owner(key), answer)
+        )
+        if said is not None:
+            self.append(said)
         return self.free(key)
 
     def stop(self, key: Key) -> None:
