@@ -58,6 +58,7 @@ from services.federator.backends import (
     Submission,
     Submitted,
     Taken,
+    scripts,
 )
 from services.federator.backends.credentials import NoSecret, Secret, Token
 from services.federator.backends.pace import Pace
@@ -351,7 +352,7 @@ def _unfit(submission: Submission) -> str:
         return "expected one YAML document, a mapping"
     if documents[0].get("name") != submission.name:
         return f"name: expected {submission.name}"
-    return ""
+    return scripts.unreadable(documents[0])
 
 
 def _run(name: str, job: _Job) -> Run:
