@@ -140,7 +140,7 @@ class HoldingProcess(Process):
     def released(self, key: Key, answer: Stopped) -> None:
         if key in self.state.releasing:
             job = self.state.jobs[key[0]]
-            if isinstance(answer, Accepted | Absent):
+            if isinstance(answer, Accepted):
                 self.append(ev.RunReleased(job=job.uid, cluster=key[1]))
             elif isinstance(answer, Refused) and (said := core.release_refused(job, job.places[key[1]], answer)):
                 self.world.count["release refused"] += 1

@@ -203,6 +203,8 @@ class Effects:
             """Unless a list has shown it meanwhile."""
             return ev.RunReleased(job=job.uid, cluster=key[1]) if place.held else None
 
+        if isinstance(answer, Absent):  # what became of it instead shows in a list
+            return 0.0
         return await self._ended(key, answer, released)
 
     async def _clear(self, key: Key, backend: Holding) -> float:
