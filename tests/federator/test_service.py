@@ -13,6 +13,7 @@ import pytest
 import events as ev
 from events.micro import Unfit
 from services.federator import observing, requests
+from services.federator.bodies import Cipher
 from services.federator.clusters import Limits
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED
@@ -166,6 +167,38 @@ async def test_a_content_that_is_refused_behind_a_lost_request_ends_the_place(fi
     await field.federate("train", a=0)
     await field.settled("train")
     assert (field.job("train").winner, field.job("train").places["a"].refusal) == ("", "InvalidProtocolError")
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_what_cannot_be_submitted_again_as_its_body_is_lost_ends(field: Field, landed: bool) -> None:
+    """As it was: it was tried for ever, and cancelling the job did not end it either. What an attempt before had come
+    to is found."""
+    cluster = field.cluster("a", waiting_ms=50)
+    fault = cluster.faults.plan(verb="submit", hang_up=True, applied=landed, times=0)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.until(lambda: fault.hits, "an attempt")
+    await field.kill()
+    field.blobs.data.clear()
+    await field.start()
+    await field.settled("train")
+    assert field.job("train").winner == ("a" if landed else "")
+
+
+async def test_what_no_key_opens_waits_for_its_key(field: Field, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = field.cluster("a", waiting_ms=50)
+    cluster.faults.plan(verb="submit", status=500, times=1)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.kill()
+    cipher, field.bodies._cipher = field.bodies._cipher, Cipher([Cipher.new_key()])
+    await field.start()
+    await field.until(lambda: "cannot be submitted" in caplog.messages, "a word")
+    await field.kill()
+    field.bodies._cipher = cipher
+    await field.start()
+    await field.settled("train")
+    assert field.job("train").winner == "a"
 
 
 def _refused(user: str, body: str) -> Any:

@@ -31,7 +31,7 @@ from services.federator.backends import (
     Submitted,
     Taken,
 )
-from services.federator.bodies import Bodies, BodyGone
+from services.federator.bodies import Bodies, BodyGone, BodyLocked
 from services.federator.records import Job, Key, Place
 from services.federator.service.agenda import SELDOM_S, Agenda
 from services.federator.service.decider import Decider
@@ -138,10 +138,11 @@ class Effects:
             return 0.0
         if agenda.submits_from_s > loop.time():
             return agenda.submits_from_s - loop.time()
-        submission = await self._special(job, place, "submitted")
-        if submission is None:
+        special = await self._special(job, place, "submitted")
+        if special is None:
             return SELDOM_S
-        answer = self._believed(key, await backend.submit(submission))
+        answer: Submitted
+        answer = special if isinstance(special, Refused) else self._believed(key, await backend.submit(special))
         if not isinstance(answer, NotSent | Limited):
             self._tried.add(key)
         refused = isinstance(answer, Refused) and answer.of_content
@@ -191,10 +192,14 @@ class Effects:
     async def _release(self, key: Key, backend: Holding) -> float:
         """One attempt; the seconds before which there should be no other. R16: its acceptance is in the log by now."""
         job, place = self._at(key)
-        submission = await self._special(job, place, "released")
-        if submission is None:
+        special = await self._special(job, place, "released")
+        if special is None:
             return SELDOM_S
-        answer = self._believed(key, await backend.release(submission, place.uid))
+        answer: Stopped
+        if isinstance(special, Refused):
+            answer = special
+        else:
+            answer = self._believed(key, await backend.release(special, place.uid))
         if isinstance(answer, Refused):
             await self._settle(key, lambda: core.release_refused(job, place, answer))
             return 0.0
@@ -236,9 +241,9 @@ class Effects:
         gathered, self._outcomes = self._outcomes, []
         return [event for key, outcome in gathered if self._state.intends(key) and (event := outcome()) is not None]
 
-    async def _special(self, job: Job, place: Place, effect: str) -> Submission | None:
-        """None, and told, where nothing can be made of its body. YAML is written slowly: between two jobs everybody else
-        has their turn."""
+    async def _special(self, job: Job, place: Place, effect: str) -> Submission | Refused | None:
+        """Refused, and told, where its body is gone; None, and told, where nothing can be made of it now. YAML is written
+        slowly: between two jobs everybody else has their turn."""
         async with self._preparing:
             await asyncio.sleep(0)
             try:
@@ -247,9 +252,10 @@ class Effects:
                 if len(self._parsed) > PARSED:
                     self._parsed.pop(next(iter(self._parsed)))
                 special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
-            except (BodyGone, mcc.InvalidJob) as error:
+            except (BodyGone, BodyLocked, mcc.InvalidJob) as error:
                 logger.error("cannot be %s", effect, extra={"job": job.name, "on": place.cluster, "reason": str(error)})
-                return None
+                lost = isinstance(error, BodyGone)
+                return Refused(code="BodyGone", message=str(error), of_content=True) if lost else None
             return Submission(name=place.name, body=to_yaml(special).encode())
 
     def owner(self, key: Key) -> Owner:
