@@ -6,10 +6,12 @@ a guard time or of an extra time. So the log has no heartbeats, and every deadli
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
-from events import ClusterObserved, ClusterSilent, RemainsFound, RunReleased, StrayFound, SubmissionHeld, Ticked
+import msgspec
+
+from events import ClusterObserved, ClusterSilent, Event, RemainsFound, RunReleased, StrayFound, SubmissionHeld, Ticked
 from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, TERMINAL, UNKNOWN, Listing, Run
 from services.federator.records import ENDED, NOTHING, NS_PER_MS, SETTLED, SUBMITTED, Cluster, Job, Key, Place
@@ -17,6 +19,8 @@ from services.federator.rules import gone, guard, priority, returned
 from services.federator.state import State
 from services.state.clock import JUMP_NS
 
+MOST_SEEN = 10_000
+"""Places of one commit, whatever their aliases: half of what a message takes."""
 MOST_STRAYS = 1_000
 """A cluster that invents some has the log grow by so many for each list that clears them, and the state no further."""
 
@@ -71,6 +75,19 @@ def observed(
     if runs or not cluster.answers or is_due(state, cluster, asked_ns):
         return ClusterObserved(account=account, asked_ns=asked_ns, runs=tuple(runs))
     return None
+
+
+def commits(said: Sequence[Event]) -> Iterator[list[Event]]:
+    """The same, cut where a list shows more than one message takes. It is one question's answer: whoever appends that
+    decides nothing between two of them."""
+    commit: list[Event] = []
+    for event in said:
+        rest = event
+        while isinstance(rest, ClusterObserved) and len(rest.runs) > MOST_SEEN:
+            yield [*commit, msgspec.structs.replace(rest, runs=rest.runs[:MOST_SEEN])]
+            commit, rest = [], msgspec.structs.replace(rest, runs=rest.runs[MOST_SEEN:])
+        commit.append(rest)
+    yield commit
 
 
 def silent(state: State, account: str, reason: str, *, before_ns: int) -> ClusterSilent | None:
