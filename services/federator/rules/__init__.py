@@ -45,7 +45,7 @@ R22. Forgotten. A job that is settled, whose winner ended and of which nothing i
      1,024 that are over are known; those before are forgotten, and their names are free. What was given up stays.
 
 `guard` has R2 and R4's order, `priority` R6 to R9, `race` the rest of the decision, `ending` R10, R13, R18 and R19,
-`names` R17, `gone` R20 and R21, `forgotten` R22. The life of a place, with R16, is the table
+`names` R17, `returned` what of R18 a restored cluster undoes, `gone` R20 and R21, `forgotten` R22. The life of a place, with R16, is the table
 `services.federator.records.TRANSITIONS`.
 
 Each rule has tests that begin with its number, as `test_r7_…`: R1 to R15 in `tests/federator/test_rules.py`, R16 to R21
