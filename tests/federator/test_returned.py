@@ -10,14 +10,19 @@ import pytest
 import events as ev
 from services.federator import core, observing
 from services.federator.backends import Described, Listing, Owner, Run
+from services.federator.backends.gangs import PHASE, RELEASED
 from services.federator.explain import Said, explained
 from services.federator.records import PLACED, SETTLED, account_of
 from services.federator.service import agenda, polling
 from services.federator.snapshot import FORM
 from services.federator.validate import validate_state
+from services.simulator.cluster import SimulatedCluster
 from services.simulator.openpai.server import OpenPai
 from services.state.form import at_once
+from tests.federator.backends.sites import KubernetesSite
 from tests.federator.field import Field
+from tests.federator.test_holding import Field as Holding
+from tests.federator.test_holding import scheduled
 from tests.federator.world import Federation
 
 OURS = Owner(federation="fed", job="u1", cluster="b")
@@ -182,3 +187,34 @@ async def test_a_loser_that_runs_again_is_stopped_where_no_job_is_open(field: Fi
     await field.settled("train")
     assert field.job("train").winner == "a"
     assert not field.folded().ignored
+
+
+async def test_on_kubernetes_a_loser_that_is_released_again_is_stopped_and_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Etcd is restored to behind the release, and before the stop."""
+    monkeypatch.setattr(agenda, "AGAIN_S", 0.05)
+    monkeypatch.setattr(agenda, "SELDOM_S", 0.2)
+    monkeypatch.setattr(polling, "SWEEP_S", 0.1)
+    async with SimulatedCluster() as a, SimulatedCluster() as b:
+        field = Holding({"a": KubernetesSite(a), "b": KubernetesSite(b)})
+        await field.start()
+        kept = a.faults.plan(verb="delete", resource="jobs", status=503, times=0)
+        async with scheduled(field, "b"):
+            await field.submit("train", a=0, b=0)
+            await field.settled("train")
+        for job in [job for job in a.list("Job") if job["metadata"]["name"].startswith("train-a")]:
+            said = {"metadata": {"annotations": {PHASE: RELEASED}}, "spec": {"suspend": False}}
+            a.patch("Job", job["metadata"]["name"], said)
+        await field.until(lambda: any(map(_is_back, field.said())), "it to be found")
+        a.faults.lift(kept)
+        await field.settled("train")
+        await field.cleared()
+        await field.until(lambda: field.left() == {"train": ["b"]}, "nothing to be left of it")
+        assert field.job("train").winner == "b"
+        assert not field.folded().ignored
+        await field.kill()
+
+
+def _is_back(event: ev.Event) -> bool:
+    return isinstance(event, ev.SubmissionAccepted) and event.adopted
