@@ -137,8 +137,8 @@ class Polling:
         self._tell(account, answer)
         if not isinstance(answer, Listing):
             return
-        known_of = [await self._came_back(key, backend) for key in observing.back(self._state, account, answer)]
-        if all(known_of):
+        told = [await self._came_back(key, backend) for key in observing.back(self._state, account, answer)]
+        if all(told):
             self._sweep_s[account] = began_s + SWEEP_S
         if isinstance(backend, Holding):
             await self._decider.say(lambda: self._late(account, answer), "outcome")
