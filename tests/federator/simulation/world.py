@@ -30,8 +30,8 @@ LONGEST_MS = 3_600_000
 """By then everything must have settled: faults end after four minutes, and an operator looks at what lasts."""
 LOOKED_AT_MS = FAULTS_END_MS + LATEST_MS + 100_000
 """By an operator: what could land late has landed."""
-FOUND_MS = FAULTS_END_MS + 300_000
-"""By then a list shows what a restored cluster runs again, and it is stopped."""
+FOUND_MS = FAULTS_END_MS + LATEST_MS + 300_000
+"""By then a list shows what a restored cluster runs again, or what came last of all, and it is stopped."""
 ORIGIN = "fed"
 """Of the jobs' UIDs; empty: as in logs of before there were origins."""
 AGAIN_MS = 120_000
