@@ -77,14 +77,15 @@ class SubmissionIntended(FederationEvent, frozen=True):
 
 
 class SubmissionAccepted(FederationEvent, frozen=True):
-    """Outcome: the cluster has it under this name."""
+    """Outcome: the cluster has it under this name. Of what had ended: it runs again, as the cluster was restored to
+    before its end, and is to be stopped."""
 
     job: str
     cluster: str
     uid: str
     """What identifies it there besides its name; empty where the name does."""
     adopted: bool
-    """Whether it was found there, with our marker, after an attempt whose answer was lost."""
+    """Whether it was found there, with our marker: after an attempt whose answer was lost, or as it runs again."""
 
 
 class SubmissionHeld(FederationEvent, frozen=True):

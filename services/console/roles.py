@@ -147,20 +147,31 @@ async def check_files(role: str, settings: Settings) -> None:
 
 
 def _federation(settings: Settings) -> tuple[Any, Any]:
-    """What the federator's files say: its clusters, and the cipher of its bodies. Raises InvalidSetting, AccessError."""
+    """What the federator's files say: its clusters, and the cipher of its bodies. Raises InvalidSetting, or AccessError
+    where it is kubeconfigs alone; with all that is wrong."""
     from services.federator.backends import opening
     from services.federator.bodies import Cipher, InvalidKey
     from services.federator.clusters import InvalidClusters
+    from services.kubernetes.access import AccessError
 
-    for flag, file in (("--clusters", settings.clusters_file), ("--keys", settings.body_keys_file)):
-        if not file:
-            raise InvalidSetting(f"{flag}: missing; expected a file (docs/federation.md)")
+    files = (("--clusters", settings.clusters_file), ("--keys", settings.body_keys_file))
+    if missing := [f"{flag}: missing; expected a file (docs/federation.md)" for flag, file in files if not file]:
+        raise InvalidSetting("; ".join(missing))
+    wrong: list[Exception] = []
     try:
-        return opening.usable(Path(settings.clusters_file)), Cipher(opening.read_keys(Path(settings.body_keys_file)))
+        clusters = opening.usable(Path(settings.clusters_file))
+    except (InvalidClusters, AccessError) as error:
+        wrong.append(error)
+    try:
+        cipher = Cipher(opening.read_keys(Path(settings.body_keys_file)))
     except InvalidClusters as error:
-        raise InvalidSetting(str(error)) from error
+        wrong.append(error)
     except InvalidKey as error:
-        raise InvalidSetting(f"{settings.body_keys_file}: {error}") from error
+        wrong.append(InvalidSetting(f"{settings.body_keys_file}: {error}"))
+    if wrong:
+        unreachable = all(isinstance(error, AccessError) for error in wrong)
+        raise (AccessError if unreachable else InvalidSetting)("; ".join(map(str, wrong)))
+    return clusters, cipher
 
 
 def _check_readable(variable: str, file: Path) -> None:

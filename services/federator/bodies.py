@@ -25,6 +25,10 @@ class BodyGone(Exception):
     """There is no body of this digest, or it cannot be had back as it was kept. Names the digest."""
 
 
+class BodyLocked(Exception):
+    """None of the keys opens it; another may. Names the digest."""
+
+
 class InvalidKey(ValueError):
     """Says what is expected of a key, and shows none."""
 
@@ -93,7 +97,7 @@ class Bodies:
         return digest
 
     async def read(self, digest: Digest) -> bytes:
-        """Raises BodyGone, LogError."""
+        """Raises BodyGone, BodyLocked, LogError."""
         try:
             data = await self._blobs.get(digest)
             if data is None:
@@ -104,7 +108,7 @@ class Bodies:
         except BrokenObject as error:
             raise BodyGone(f"body {digest}: {error}") from error
         except InvalidToken:
-            raise BodyGone(f"body {digest}: none of the keys opens it") from None
+            raise BodyLocked(f"body {digest}: none of the keys opens it") from None
 
     async def forget(self, digest: Digest) -> None:
         """Of a job that is settled; does nothing where it is gone already."""

@@ -26,11 +26,12 @@ token. Paths are relative to the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import FieldInfo
 
 from services.documents import NotYaml, load_all
 from services.federator.records import account_of
@@ -101,7 +102,10 @@ class KubernetesCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cluster = OpenPaiCluster | KubernetesCluster
-_KINDS: dict[str, type[OpenPaiCluster] | type[KubernetesCluster]] = {
+Kind = type[OpenPaiCluster] | type[KubernetesCluster]
+Given = dict[str, Any]
+"""Fields of a cluster, by their names."""
+_KINDS: dict[str, Kind] = {
     "openpai": OpenPaiCluster,
     "kubernetes": KubernetesCluster,
 }
@@ -114,6 +118,8 @@ _EXPECTED = {
     "uri": "an http or https URI without spaces or a password",
     "user": _TEXT,
     "token": "{env: VARIABLE} or {file: PATH}",
+    "token.env": "the name of a variable",
+    "token.file": "a path",
     "limits": f"{_WHOLE} for each of requests_per_minute, lists_per_minute, submissions_per_hour",
     "limits.requests_per_minute": _WHOLE,
     "limits.lists_per_minute": _WHOLE,
@@ -135,6 +141,15 @@ _EXPECTED = {
 
 def parse(text: str) -> tuple[Cluster, ...]:
     """The clusters in the file's order. Raises InvalidClusters with all that is wrong."""
+    clusters, problems = read(text)
+    if problems:
+        raise InvalidClusters(problems)
+    return clusters
+
+
+def read(text: str) -> tuple[tuple[Cluster, ...], list[str]]:
+    """The clusters of which each field is right, and all that is wrong. Raises InvalidClusters where there are none to
+    look at."""
     try:
         documents = load_all(text)
     except NotYaml as error:  # whose words would quote the file
@@ -146,17 +161,21 @@ def parse(text: str) -> tuple[Cluster, ...]:
     problems = [f"{key}: not known; expected 'clusters' alone" for key in documents[0] if key != "clusters"]
     if len(entries) > MOST_CLUSTERS:
         problems.append(f"clusters: expected at most {MOST_CLUSTERS}, found {len(entries)}")
-    found = [_cluster(alias, entry, problems) for alias, entry in entries.items()]
-    clusters = tuple(cluster for cluster in found if cluster is not None)
-    for cluster in clusters:
-        problems += [f"clusters.{cluster.alias}.{problem}" for problem in _contradictions(cluster)]
-    problems += _twice(clusters)
-    if problems:
-        raise InvalidClusters(problems)
-    return clusters
+    found: list[tuple[Kind, Given]] = []
+    clusters: list[Cluster] = []
+    for alias, entry in entries.items():
+        before = len(problems)
+        if (one := _given(alias, entry, problems)) is not None:
+            found.append(one)
+            clusters += [one[0](**one[1])] if len(problems) == before else []
+    for kind, given in found:
+        problems += [f"clusters.{given['alias']}.{problem}" for problem in _contradictions(kind, given)]
+    problems += _twice([given for _, given in found])
+    return tuple(clusters), problems
 
 
-def _cluster(alias: str, entry: Any, problems: list[str]) -> Cluster | None:
+def _given(alias: str, entry: Any, problems: list[str]) -> tuple[Kind, Given] | None:
+    """Its kind, and its fields as they are meant; without those that are wrong."""
     where = f"clusters.{alias}"
     if not isinstance(entry, dict):
         problems.append(f"{where}: expected a mapping")
@@ -169,32 +188,49 @@ def _cluster(alias: str, entry: Any, problems: list[str]) -> Cluster | None:
     problems += [
         f"{where}.{key}: not known; expected {', '.join(known)}" for key in entry if key not in (*known, "kind")
     ]
-    given: dict[str, Any] = {"alias": alias}
-    whole = True
+    given: Given = {"alias": alias}
     for field in msgspec.structs.fields(kind):
         if field.name == "alias":
             continue
         if field.name not in entry:
             if field.required:
                 problems.append(f"{where}.{field.name}: missing; expected {_EXPECTED[field.name]}")
-                whole = False
-            continue
-        try:
+        elif _fits(entry[field.name], field.type):
             given[field.name] = msgspec.convert(entry[field.name], field.type)
-        except msgspec.ValidationError as error:
-            place = field.name + _place(error)
-            problems.append(f"{where}.{place}: expected {_EXPECTED.get(place) or _EXPECTED[field.name]}")
-            whole = False
-    return kind(**given) if whole else None
+        else:
+            problems += [
+                f"{where}.{place}: expected {_EXPECTED[place]}" for place in _misfits(field, entry[field.name])
+            ]
+    return kind, given
 
 
-def _twice(clusters: Sequence[Cluster]) -> Iterator[str]:
+def _misfits(field: FieldInfo, value: Any) -> Iterator[str]:
+    """What within a field is of another type; the field itself where it is not, or not that alone."""
+    kinds = [kind for kind in (field.type, *get_args(field.type)) if isinstance(kind, type)]
+    inner = [one for kind in kinds if issubclass(kind, msgspec.Struct) for one in msgspec.structs.fields(kind)]
+    given = value if isinstance(value, dict) else {}
+    wrong = [one.name for one in inner if one.name in given and not _fits(given[one.name], one.type)]
+    yield from (f"{field.name}.{name}" for name in wrong)
+    if not wrong or given.keys() - {one.name for one in inner}:
+        yield field.name
+
+
+def _fits(value: Any, of: Any) -> bool:
+    try:
+        msgspec.convert(value, of)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _twice(clusters: Sequence[Given]) -> Iterator[str]:
     """A job names a cluster by its URI and whose it is there."""
     seen: dict[str, str] = {}
-    for cluster in clusters:
-        first = seen.setdefault(account_of(cluster.user, cluster.uri), cluster.alias)
-        if first != cluster.alias:
-            yield f"clusters.{cluster.alias}: expected another uri or user than those of {first}"
+    for given in clusters:
+        if "user" in given and "uri" in given:
+            first = seen.setdefault(account_of(given["user"], given["uri"]), given["alias"])
+            if first != given["alias"]:
+                yield f"clusters.{given['alias']}: expected another uri or user than those of {first}"
 
 
 def _reachable(uri: str) -> bool:
@@ -208,18 +244,13 @@ def _reachable(uri: str) -> bool:
     return bool(host) and port != 0 and not set(host) & set('\\"<>^`{|}')
 
 
-def _contradictions(cluster: Cluster) -> Iterator[str]:
-    if not _reachable(cluster.uri):
+def _contradictions(kind: Kind, given: Given) -> Iterator[str]:
+    if "uri" in given and not _reachable(given["uri"]):
         yield f"uri: expected {_EXPECTED['uri']}, with a host and a port that there can be"
-    if isinstance(cluster, KubernetesCluster):
+    if kind is KubernetesCluster:
         return
-    if bool(cluster.token.env) == bool(cluster.token.file):
+    if "token" in given and bool(given["token"].env) == bool(given["token"].file):
         yield "token: expected 'env' with a variable's name, or 'file' with a path"
-    if cluster.limits.lists_per_minute and cluster.poll_ms * cluster.limits.lists_per_minute < 60_000:
-        least_ms = -(-60_000 // cluster.limits.lists_per_minute)
-        yield f"poll_ms: expected at least {least_ms}: limits.lists_per_minute is {cluster.limits.lists_per_minute}"
-
-
-def _place(error: msgspec.ValidationError) -> str:
-    """``.lists_per_minute`` within the field, as msgspec tells it."""
-    return str(error).partition(" - at `$")[2].rstrip("`")
+    most: int = given.get("limits", Limits()).lists_per_minute
+    if most and given.get("poll_ms", POLL_MS) * most < 60_000:
+        yield f"poll_ms: expected at least {-(-60_000 // most)}: limits.lists_per_minute is {most}"

@@ -38,7 +38,7 @@ from services.federator.backends import (
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
 from services.federator.records import ABANDONED, ENDED, RACING, STOPPING, SUBMITTED, Job, Place
-from services.federator.rules import forgotten, gone, verdict
+from services.federator.rules import forgotten, gone, returned, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
 
@@ -152,6 +152,14 @@ def name_described(job: Job, place: Place, owner: Owner, described: Described) -
         run = described.run
         return _accepted(run.held)(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=True)
     return NameTaken(job=job.uid, cluster=place.cluster)
+
+
+def came_back(job: Job, place: Place, owner: Owner, described: Described) -> SubmissionAccepted | None:
+    """R18: a run that had ended runs again, as its cluster was restored, and is ours. None when it is not, or is meant to
+    run."""
+    if described.owner != owner or not (returned.is_unwanted(job, place) and returned.runs_again(place, described.run)):
+        return None
+    return SubmissionAccepted(job=job.uid, cluster=place.cluster, uid=place.uid, adopted=True)
 
 
 def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused | None:

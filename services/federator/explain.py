@@ -184,16 +184,8 @@ def _why_placed(job: Job, event: ev.JobPlaced) -> tuple[str, str]:
 def _answered(event: Event, job: Job | None) -> Iterator[Step]:
     """`job`: None of one that is forgotten."""
     match event:
-        case ev.SubmissionHeld() if job is not None and job.places[event.cluster].is_there:
-            yield (
-                event.cluster,
-                "held again",
-                "R16",
-                "its cluster was restored to before its release: it is let go anew",
-            )
-        case ev.SubmissionAccepted() | ev.SubmissionHeld():
-            reason = "found there with our marker" if event.adopted else "the cluster took it"
-            yield event.cluster, "submitted", "R16" if event.adopted else "R1", reason
+        case ev.SubmissionAccepted() | ev.SubmissionHeld() if job is not None:
+            yield event.cluster, *_there(job.places[event.cluster], event)
         case ev.RunReleased():
             yield event.cluster, "released", "R16", "its acceptance is in the log: it may run"
         case ev.RemainsFound() | ev.StrayFound():
@@ -214,6 +206,16 @@ def _answered(event: Event, job: Job | None) -> Iterator[Step]:
             yield event.cluster, "given up", "R21", f"{event.by} declared that nothing of it is there: {event.reason}"
         case ev.StopRefused():
             yield event.cluster, "stop refused", "R18", f"{event.code}: {event.message}; it is asked again"
+
+
+def _there(place: Place, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> tuple[str, str, str]:
+    if place.is_there:
+        return "held again", "R16", "its cluster was restored to before its release: it is let go anew"
+    if place.phase == ENDED:
+        return "back", "R18", "its cluster was restored to before its end: it is stopped"
+    if event.adopted:
+        return "submitted", "R16", "found there with our marker"
+    return "submitted", "R1", "the cluster took it"
 
 
 def _seen(job: Job, place: Place, run: str, attempt: int) -> Iterator[Step]:

@@ -6,17 +6,21 @@ a guard time or of an extra time. So the log has no heartbeats, and every deadli
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
-from events import ClusterObserved, ClusterSilent, RemainsFound, RunReleased, StrayFound, SubmissionHeld, Ticked
+import msgspec
+
+from events import ClusterObserved, ClusterSilent, Event, RemainsFound, RunReleased, StrayFound, SubmissionHeld, Ticked
 from events.federation import RunSeen
-from services.federator.backends import GONE, RUNNING, UNKNOWN, Listing, Run
-from services.federator.records import ENDED, NOTHING, NS_PER_MS, SETTLED, SUBMITTED, Cluster, Key, Place
-from services.federator.rules import gone, guard, priority
+from services.federator.backends import GONE, RUNNING, TERMINAL, UNKNOWN, Listing, Run
+from services.federator.records import ENDED, NOTHING, NS_PER_MS, SETTLED, SUBMITTED, Cluster, Job, Key, Place
+from services.federator.rules import gone, guard, priority, returned
 from services.federator.state import State
 from services.state.clock import JUMP_NS
 
+MOST_SEEN = 10_000
+"""Places of one commit, whatever their aliases: half of what a message takes."""
 MOST_STRAYS = 1_000
 """A cluster that invents some has the log grow by so many for each list that clears them, and the state no further."""
 
@@ -73,6 +77,19 @@ def observed(
     return None
 
 
+def commits(said: Sequence[Event]) -> Iterator[list[Event]]:
+    """The same, cut where a list shows more than one message takes. It is one question's answer: whoever appends that
+    decides nothing between two of them."""
+    commit: list[Event] = []
+    for event in said:
+        rest = event
+        while isinstance(rest, ClusterObserved) and len(rest.runs) > MOST_SEEN:
+            yield [*commit, msgspec.structs.replace(rest, runs=rest.runs[:MOST_SEEN])]
+            commit, rest = [], msgspec.structs.replace(rest, runs=rest.runs[MOST_SEEN:])
+        commit.append(rest)
+    yield commit
+
+
 def silent(state: State, account: str, reason: str, *, before_ns: int) -> ClusterSilent | None:
     """The event that a cluster does not answer; None when the log says so already. `before_ns`: as in `observed`."""
     cluster = state.clusters[account]
@@ -83,8 +100,8 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
 
 def remains(state: State, account: str, federation: str, listing: Listing) -> list[RemainsFound]:
     """Submissions that came late: held runs of ours that are neither the run that the log knows nor one it waits for; one
-    of each place at a time. A run that was accepted and has ended is none, as an older list may still show it held. What
-    is said of a place on another cluster is not believed: there it would be cleared."""
+    of each place at a time. Nor is one meant that was seen to have ended: its cluster was restored to before its release.
+    What is said of a place on another cluster is not believed: there it would be cleared."""
     found: dict[Key, RemainsFound] = {}
     for held in listing.held:
         owner = held.owner
@@ -92,7 +109,7 @@ def remains(state: State, account: str, federation: str, listing: Listing) -> li
         if owner is None or place is None or place.account != account or place.remains != NOTHING:
             continue
         waited_for = not (place.is_there or place.phase == ENDED)
-        meant = held.run.uid == place.uid and not place.given_up
+        meant = held.run.uid == place.uid and not (place.given_up or returned.is_unwanted(state.jobs[owner.job], place))
         if not waited_for and not meant:
             run = held.run
             remains = RemainsFound(job=owner.job, cluster=owner.cluster, name=run.name, uid=run.uid)
@@ -143,6 +160,30 @@ def held_again(state: State, account: str, federation: str, listing: Listing) ->
         if (place.account, place.phase, place.uid, place.held) == (account, SUBMITTED, run.uid, False):
             found[run.uid] = SubmissionHeld(job=owner.job, cluster=owner.cluster, uid=run.uid, adopted=False)
     return found
+
+
+def back(state: State, account: str, listing: Listing) -> list[Key]:
+    """R18: places that had ended, and of which the list shows something that runs, by their names. Whose it is says
+    the cluster when it is asked by name (`core.came_back`)."""
+    there = {state.jobs[uid].places[alias].name for uid, alias in state.open.get(account, ())}
+    return [
+        (job.uid, place.cluster)
+        for run in listing.runs
+        if run.name not in there and run.state not in TERMINAL
+        for job in _may_be_of(state, run.name)
+        for place in job.places.values()
+        if (place.account, place.name) == (account, run.name)
+        if returned.is_unwanted(job, place) and returned.runs_again(place, run)
+    ]
+
+
+def _may_be_of(state: State, name: str) -> Iterator[Job]:
+    """Jobs whose names the name of a run may begin with (`specialize.name_on`)."""
+    end = name.rfind("-")
+    while end > 0:
+        if (uid := state.names.get(name[:end])) is not None:
+            yield state.jobs[uid]
+        end = name.rfind("-", 0, end)
 
 
 def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:

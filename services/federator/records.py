@@ -42,6 +42,7 @@ TRANSITIONS: dict[tuple[str, str], str] = {
     (ABANDONED, "name taken"): ENDED,
     (ABANDONED, "withdrawn"): ENDED,
     (STOPPING, "end seen"): ENDED,
+    (ENDED, "back"): STOPPING,
     **{(phase, "given up"): ENDED for phase in (SUBMITTING, NAMELESS, SUBMITTED, ABANDONED, STOPPING)},
 }
 """The life of a place: (phase, what happened) → phase. What is not here does not happen, or changes nothing."""

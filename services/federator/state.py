@@ -225,6 +225,13 @@ class State:
         _mark(self.open.setdefault(place.account, {}), key, place.phase != ENDED)
         self.timed.setdefault(place.account, {})
 
+    def reopened(self, account: str) -> None:
+        """One of the places there that had ended is open again: put them in the order in which their jobs came."""
+        there = self.open[account]
+        uids = {uid for uid, _ in there}
+        keys = ((uid, alias) for uid, job in self.jobs.items() if uid in uids for alias in job.places)
+        self.open[account] = {key: None for key in keys if key in there}
+
     def time(self, job: Job) -> None:
         """List those of the job's places in `timed` for which an answer without news may end a guard or extra time."""
         racing, held = job.phase == RACING, bool(job.holder)
@@ -282,7 +289,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.JobFederated: jobs.federated,
     ev.JobCancelled: jobs.cancelled,
     ev.SubmissionIntended: places.intended,
-    ev.SubmissionAccepted: places.accepted,
+    ev.SubmissionAccepted: places.submitted,
     ev.SubmissionHeld: places.held,
     ev.RunReleased: places.released,
     ev.SubmissionDoubted: places.doubted,

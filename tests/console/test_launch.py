@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import json
 import os
@@ -467,6 +468,7 @@ async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monke
 
 GOOD = "clusters: {a: {uri: http://h, user: u, token: {env: T}}}"
 NO_AUTHORITY = "clusters: {a: {uri: http://h, user: u, token: {env: T}, ca_file: none.pem}}"
+KEY = base64.urlsafe_b64encode(bytes(32)).decode()
 NO_KUBECONFIG = "clusters: {a: {kind: kubernetes, uri: http://h, user: u, kubeconfig: none}}"
 
 
@@ -474,11 +476,12 @@ NO_KUBECONFIG = "clusters: {a: {kind: kubernetes, uri: http://h, user: u, kubeco
 @pytest.mark.parametrize(
     ("clusters", "keys", "said", "code"),
     [
-        ("", "", "--clusters: missing; expected a file", launch.USAGE),
+        ("", "", "--clusters: missing; expected a file.*; --keys: missing", launch.USAGE),
+        (NO_KUBECONFIG, "k", r"clusters.a.kubeconfig: .*keys: expected at least one key", launch.USAGE),
         (GOOD, "", "--keys: missing; expected a file", launch.USAGE),
         ("clusters: {}", "k", "clusters.yaml: expected a mapping", launch.USAGE),
         (NO_AUTHORITY, "k", r"clusters.yaml: clusters.a.ca_file: .*none.pem: expected certificates", launch.USAGE),
-        (NO_KUBECONFIG, "k", r"clusters.a.kubeconfig: .*none: expected a kubeconfig file", launch.UNREACHABLE),
+        (NO_KUBECONFIG, KEY, r"clusters.a.kubeconfig: .*none: expected a kubeconfig file", launch.UNREACHABLE),
         (GOOD, "k", "keys: expected at least one key", launch.USAGE),
     ],
 )

@@ -158,6 +158,18 @@ class Audit:
         ours = run is not None and run.owner is not None and run.owner.job == event.job
         _check(ours, f"R17: {event.job} takes {place.names[-1]} on {event.cluster} for its own")
         place.accepted = True
+        if place.over:
+            self.came_back(event.job, place)
+
+    def came_back(self, uid: str, place: Seen) -> None:
+        """R18: what had ended is there again, to be stopped."""
+        job, run = self.jobs[uid], self.run_of(place)
+        _check(run is not None and run.returned, f"R18: {uid} is said to be back on {place.cluster}")
+        _check(not place.given_up, f"R21: {uid} on {place.cluster} is its operator's")
+        kept = place.cluster == job.winner and not job.cancelled
+        _check(not kept, f"R15: {uid} is to be stopped on {place.cluster}, its winner")
+        place.over = place.wanted = job.settled = False
+        place.run = ""
 
     def _name_taken(self, event: ev.NameTaken) -> None:
         place = self.jobs[event.job].places[event.cluster]
@@ -215,12 +227,15 @@ class Audit:
         if seen.state in TERMINAL:
             place.over = True
             run = self.run_of(place)
-            _check(run is not None and run.ends(self.world.now_ms), f"{job.uid} on {place.cluster} did not end")
+            ended = run is not None and (run.returned or run.ends(self.world.now_ms))
+            _check(ended, f"{job.uid} on {place.cluster} did not end")
 
     def check_start(self, place: Seen, started_ns: int) -> None:
         """R4: no earlier than it truly began, whatever its clock says; answers are a second old at most."""
         run = self.run_of(place)
         _check(run is not None, f"{place.cluster} has no run")
+        if run.returned:  # type: ignore[union-attr]
+            return  # and was let go again, between two lists
         begun = [time_ms for time_ms, state, _ in run.life if state == "running" and time_ms <= self.world.now_ms]  # type: ignore[union-attr]
         age_ms, true_age_ms = (self.now_ns - started_ns) // MS, self.world.now_ms - min(begun)
         _check(0 <= age_ms <= true_age_ms + 1_000, f"R4: {place.cluster} runs for {true_age_ms} ms, not {age_ms} ms")
@@ -236,7 +251,9 @@ class Audit:
         _check(event.guard_ended_ns == self.guard_ended_ns(job, place), f"R2: {where}: another end of the guard time")
         run = self.run_of(place)
         ran_ms = self.ran_ms(run, place.attempt) if run is not None else -1
-        _check(ran_ms >= job.guard_ns // MS, f"R2: {where}, and ran for {ran_ms} ms")
+        _check(
+            (run is not None and run.returned) or ran_ms >= job.guard_ns // MS, f"R2: {where}, and ran for {ran_ms} ms"
+        )
         if job.holder:
             _check(self.takes_over(job, place), f"R7: {where}, too late for {job.holder}")
             found = [other for other in found if self.takes_over(job, other)]
@@ -312,7 +329,7 @@ class Audit:
     def _settled(self, event: ev.JobSettled) -> None:
         job = self.jobs[event.job]
         job.settled = True
-        runs = self.survivors(job, "" if job.cancelled else job.winner)
+        runs = self.survivors(job, "" if job.cancelled else job.winner, returned=False)
         _check(not runs, f"R18: {job.uid} is settled, and still runs: {runs}")
         for place in job.places.values():
             if place.uid and not place.given_up and (job.cancelled or place.cluster != job.winner):
@@ -321,7 +338,7 @@ class Audit:
     def _forgotten(self, event: ev.JobForgotten) -> None:
         job = self.jobs[event.job]
         _check(job.is_over(), f"R22: {job.uid} is forgotten, and not over")
-        runs = self.survivors(job)
+        runs = self.survivors(job, returned=False)
         _check(not runs, f"R22: {job.uid} is forgotten, and still runs: {runs}")
         known = [place.uid for place in job.places.values() if place.uid]
         left = [
@@ -329,6 +346,7 @@ class Audit:
             for cluster in self.world.clusters.values()
             for run in cluster.runs.values()
             if run.uid in known and run.owner is not None and (job.cancelled or run.owner.cluster != job.winner)
+            if not run.returned
         ]
         _check(not left, f"R22: {job.uid} is forgotten, and not cleared: {left}")
         job.forgotten = True
@@ -359,9 +377,10 @@ class Audit:
             if state in ("running", "unknown") and number == attempt
         )
 
-    def survivors(self, job: Told, but: str = "") -> list[str]:
+    def survivors(self, job: Told, but: str = "", *, returned: bool = True) -> list[str]:
         """Clusters with a run of the job that did not end; but for those that somebody gave up without a look, and runs
-        that are dying since somebody deleted them before the log heard of them: there is no name left to see them by."""
+        that are dying since somebody deleted them before the log heard of them: there is no name left to see them by.
+        `returned`: whether one counts that had ended, before its cluster was restored."""
         rashly = [place.cluster for place in job.places.values() if place.rashly]
         heard = [place.uid for place in job.places.values()]
         return [
@@ -374,7 +393,13 @@ class Audit:
             and run.owner.cluster not in rashly
             and not run.ends(self.world.now_ms)
             and (run.uid in heard or cluster.runs.get(run.name) is run)
+            and (returned or not run.returned)
         ]
+
+    def loose(self, job: Told) -> set[str]:
+        """Where it runs and is not kept. Of a job that is forgotten nobody knows what a restored cluster runs again."""
+        kept = {job.winner} if job.decided == "placed" and not job.cancelled else set()
+        return set(self.survivors(job, returned=not job.forgotten)) - kept
 
     def end(self) -> None:
         world = self.world
@@ -382,11 +407,10 @@ class Audit:
             _check(not cluster.touched, f"R17: foreign runs were stopped: {cluster.touched}")
         _check(not world.requests, "a request was lost")
         for job in self.jobs.values():
-            _check(job.forgotten or not job.is_over(), f"R22: {job.uid} is over, and not forgotten")
+            _check(job.forgotten or world.kept > 0 or not job.is_over(), f"R22: {job.uid} is over, and not forgotten")
             _check(job.settled, f"{job.uid} did not settle: {job.decided or 'undecided'}")
-            survivors = self.survivors(job)
-            kept = [] if job.cancelled or job.decided != "placed" else [job.winner]
-            _check(set(survivors) <= set(kept), f"{job.uid} survives on {survivors}, and was placed on {kept}")
+            loose = self.loose(job)
+            _check(not loose, f"{job.uid} survives on {sorted(loose)}, and was placed on {job.winner or 'none'}")
             for place in job.places.values():
                 run = self.run_of(place)
                 if run is not None and run.owner is not None and run.owner.job == job.uid and run.stopped:

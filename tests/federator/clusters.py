@@ -7,6 +7,7 @@ for ever. Times are true milliseconds; a cluster's own clock is off by its skew.
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from services.federator.backends import (
     FAILED,
@@ -42,6 +43,9 @@ class TrueRun:
         self.owner = owner
         self.life = life
         self.stopped = False
+        self.returned = False
+        """Whether its cluster was restored to before it was stopped, ended by hand, released or cleared, or to before an
+        earlier attempt to submit it; or it came late, and its content was refused meanwhile."""
 
     def at(self, now_ms: int) -> tuple[int, str, int]:
         """Since when it is in which state and attempt."""
@@ -104,8 +108,15 @@ def a_life(rng: Random, now_ms: int, guard_ms: int) -> list[tuple[int, str, int]
     return life
 
 
+Backup = list[tuple[TrueRun, dict[str, Any]]]
+"""Of a cluster: its runs, and each as it was."""
+
+
 class TrueCluster:
     """A cluster of one user. Who stops what isn't ours is told to `touched`."""
+
+    holds = False
+    """Whether nothing of a submission runs before it is released."""
 
     def __init__(self, account: str, rng: Random, guard_ms: int) -> None:
         self.account = account
@@ -126,6 +137,8 @@ class TrueCluster:
         self.cut_ms = (0, 0)
         """From when to when it cannot be reached."""
         self.content_refused = False
+        self.contents_ms = (0, 0)
+        """From when to when it refuses contents that it takes else: OpenPAI's hived, where its cells are fewer."""
         self.touched: list[str] = []
         """Foreign runs that somebody tried to stop."""
 
@@ -134,14 +147,17 @@ class TrueCluster:
             return InDoubt(reason="nobody is there")
         if within(self.limited_ms, now_ms):
             return Limited(retry_after_ms=1_000)
-        if self.content_refused:
+        if self.content_refused or within(self.contents_ms, now_ms):
             return Refused(code="InvalidProtocolError", message="", of_content=True)
         if within(self.forbidden_ms, now_ms):
             return Refused(code="ForbiddenUserError", message="", of_content=False)
         if name in self.runs:
             return Taken()
         uid = f"{name}#{len(self.ever)}" if self.identifies else ""
+        before = any((run.name, run.owner) == (name, owner) for run in self.ever)
         run = self.runs[name] = TrueRun(name, owner, a_life(self.rng, now_ms, self.guard_ms), uid)
+        refused = 0 < self.contents_ms[1] <= now_ms  # maybe, and whoever submitted it has believed that
+        run.returned = (before or refused) and not self.identifies  # before: its name was free again
         self.ever.append(run)
         return Accepted(uid=uid)
 
@@ -161,6 +177,27 @@ class TrueCluster:
         self.closed = True
         for run in self.ever:
             run.end(now_ms)
+
+    def backup(self) -> Backup:
+        return [(run, dict(vars(run))) for run in self.runs.values()]
+
+    def restore(self, backup: Backup, taken_ms: int, now_ms: int) -> None:
+        """It knows what it knew then. What was done to a run since is undone, and it goes on from there; so does, at
+        times, what had come to its end since. What was made since is in no list, and whatever runs of it is ended."""
+        runs = {run.name: run for run, _ in backup}
+        for run in self.runs.values():
+            if runs.get(run.name) is not run:
+                run.end(now_ms + self.rng.randrange(20_000))
+        for run, was in backup:
+            untouched = self.runs.get(run.name) is run and all(vars(run)[name] == value for name, value in was.items())
+            if untouched and not (run.ends(now_ms) and not run.ends(taken_ms) and self.rng.random() < 0.5):
+                continue
+            vars(run).update(was, returned=True)
+            run.life = [
+                (time_ms if time_ms <= taken_ms else time_ms + now_ms - taken_ms, state, attempt)
+                for time_ms, state, attempt in run.life
+            ]
+        self.runs = runs
 
     def stop(self, name: str, uid: str, now_ms: int) -> Stopped:
         if within(self.limited_ms, now_ms):

@@ -24,6 +24,7 @@ from services.federator.backends import (
     Owner,
     Refused,
     Run,
+    Silent,
     Stopped,
     Submitted,
 )
@@ -56,6 +57,8 @@ class HeldRun(TrueRun):
 
 
 class HeldCluster(TrueCluster):
+    holds = True
+
     def __init__(self, account: str, rng: Random, guard_ms: int) -> None:
         super().__init__(account, rng, guard_ms)
         self.made = 0
@@ -91,9 +94,11 @@ class HeldCluster(TrueCluster):
         run = self.of(name, uid)
         if run is None:
             return Absent()
-        if not run.ends(now_ms):
+        if not (run.ends(now_ms) or run.returned):
             raise Violation(f"{uid} is cleared, and runs")
         del self.runs[name]
+        if not run.ends(now_ms):
+            run.end(now_ms + self.rng.randrange(20_000))
         return Accepted(uid=uid)
 
     def is_gone(self, name: str, uid: str, now_ms: int) -> bool:
@@ -111,6 +116,8 @@ class HeldCluster(TrueCluster):
 class HoldingProcess(Process):
     known: dict[str, dict[str, Stray]] = {}  # noqa: RUF012
     """By account: the strays that were known when it was asked last. Never changed in place."""
+    again: dict[str, frozenset[str]] = {}  # noqa: RUF012
+    """By account: UIDs of runs that the last list showed held, and the log had released by then. Nor is this."""
 
     def pump(self) -> None:
         super().pump()
@@ -133,7 +140,7 @@ class HoldingProcess(Process):
     def released(self, key: Key, answer: Stopped) -> None:
         if key in self.state.releasing:
             job = self.state.jobs[key[0]]
-            if isinstance(answer, Accepted | Absent):
+            if isinstance(answer, Accepted):
                 self.append(ev.RunReleased(job=job.uid, cluster=key[1]))
             elif isinstance(answer, Refused) and (said := core.release_refused(job, job.places[key[1]], answer)):
                 self.world.count["release refused"] += 1
@@ -176,10 +183,23 @@ class HoldingProcess(Process):
             strays = observing.strays(self.state, asked[0], "fed", answer)
             self.world.count["late submission found"] += len(remains)
             self.world.count["late submission of a forgotten job"] += len(strays)
-            if found := [*observing.released(self.state, asked[0], answer), *remains, *strays]:
+            released = [*observing.released(self.state, asked[0], answer), *self.held_again(asked[0], answer)]
+            if found := [*released, *remains, *strays]:
                 self.append(*found)
                 self.pump()
         super().looked(asked, answer)
+
+    def held_again(self, account: str, listing: Listing) -> list[ev.SubmissionHeld]:
+        """What this list and the one before show held, though it was released."""
+        found = observing.held_again(self.state, account, "fed", listing)
+        before, self.again = self.again.get(account, ()), {**self.again, account: frozenset(found)}
+        self.world.count["held again"] += sum(uid in before for uid in found)
+        return [found[uid] for uid in found if uid in before]
+
+    def left_of(self, cluster: Any, name: str, uid: str) -> Any:
+        """By its UID: whatever has the name now."""
+        gone = lambda: cluster.is_gone(name, uid, self.world.now_ms)  # noqa: E731
+        return lambda: Absent() if gone() else Silent(reason="something is left")
 
     def clear_strays(self, account: str, listing: Listing) -> None:
         """Those that were known before this list was asked for."""
@@ -207,7 +227,8 @@ class HeldWorld(World):
     for_good = False
 
     def left(self) -> list[str]:
-        """Runs of ours that nobody keeps, on clusters that answer; what was given up may run there after all."""
+        """Runs of ours that nobody keeps, on clusters that answer; what was given up may run there after all. What was
+        cleared, and that a restored cluster has again, is held or is found as it runs."""
         jobs = self.audit.jobs
         kept = {(job.uid, job.winner) for job in jobs.values() if job.winner and not job.cancelled}
         given_up = {(uid, alias) for uid, job in jobs.items() for alias, place in job.places.items() if place.given_up}
@@ -216,7 +237,7 @@ class HeldWorld(World):
             for cluster in self.clusters.values()
             for run in cluster.runs.values()
             if isinstance(run, HeldRun) and run.owner is not None and (run.owner.job, run.owner.cluster) not in kept
-            if run.held or (run.owner.job, run.owner.cluster) not in given_up
+            if run.held or not (run.returned or (run.owner.job, run.owner.cluster) in given_up)
             if FOR_EVER_MS not in (*cluster.cut_ms, *cluster.forbidden_ms)
         ]
 

@@ -17,7 +17,7 @@ import msgspec
 import events as ev
 from services.federator import core, observing, records, state
 from services.federator.backends import RUNNING, UNKNOWN
-from services.federator.rules import ending, forgotten, gone, guard, names, priority, race
+from services.federator.rules import ending, forgotten, gone, guard, names, priority, race, returned
 from services.federator.transitions import answers, places
 
 Plant = Callable[[], None]
@@ -253,6 +253,27 @@ def _by_name_alone() -> None:
     observing._seen = seen
 
 
+def _foreign_ones_came_back() -> None:
+    original = core.came_back
+    core.came_back = lambda job, place, owner, described: original(
+        job, place, owner, msgspec.structs.replace(described, owner=owner)
+    )
+
+
+def _comes_back_as_it_ended() -> None:
+    """What it was seen to be before counts, and so its end is no news."""
+    original = state.APPLY[ev.SubmissionAccepted]
+
+    def submitted(folded: state.State, event: Any) -> None:
+        place = folded.place(event.job, event.cluster)
+        run = place.run if place is not None else ""
+        original(folded, event)
+        if place is not None:
+            place.run = run
+
+    state.APPLY[ev.SubmissionAccepted] = submitted
+
+
 race_held_by = race._held_by
 
 PLANTS: dict[str, Plant] = {
@@ -322,6 +343,12 @@ PLANTS: dict[str, Plant] = {
     "R18 settled at once": _replaced(
         ending, "settled", lambda job: [ev.JobSettled(job=job.uid)] if job.phase != records.RACING else []
     ),
+    "R18 what runs again is not looked for": _replaced(observing, "back", lambda *given: []),
+    "R18 a foreign one of its name is taken for it": _foreign_ones_came_back,
+    "R18 the winner that runs again is stopped": _replaced(
+        returned, "is_unwanted", lambda job, place: place.phase == records.ENDED and not place.given_up
+    ),
+    "R18 what runs again is not seen to end": _comes_back_as_it_ended,
     "R20 gone although another attempt may land": _replaced(
         gone, "may_be_gone", lambda place: bool(place.is_there and place.uid)
     ),
@@ -372,6 +399,7 @@ def planted(name: str) -> Iterator[None]:
         priority,
         race,
         records.Job,
+        returned,
         state,
     ]
     tables: list[dict[Any, Any]] = [state.APPLY, records.TRANSITIONS]

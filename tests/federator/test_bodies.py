@@ -12,6 +12,7 @@ from services.federator.bodies import (
     Blobs,
     Bodies,
     BodyGone,
+    BodyLocked,
     BucketBlobs,
     Cipher,
     InvalidKey,
@@ -102,7 +103,7 @@ async def test_keys_are_rotated(blobs: Blobs) -> None:
     after = await both.keep(BODY)
     assert await both.read(before) == await both.read(after) == BODY
     assert await Bodies(blobs, Cipher([new])).read(after) == BODY
-    with pytest.raises(BodyGone, match="none of the keys"):
+    with pytest.raises(BodyLocked, match="none of the keys"):
         await Bodies(blobs, Cipher([new])).read(before)
 
 

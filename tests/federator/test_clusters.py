@@ -145,6 +145,35 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
+def test_of_one_entry_too_everything_is_told_at_once() -> None:
+    """As it was: of a mapping its first mistake, and what contradicts itself only where nothing else was wrong."""
+    entries = {
+        "a": OPENPAI | {"user": 1, "token": {"env": "A", "file": "b"}, "uri": "http://h:0"},
+        "b": {"uri": "https://b.example", "user": "u", "token": {"env": 1, "file": 2}, "poll_ms": "x"},
+        "c": OPENPAI | {"limits": {"requests_per_minute": -1, "lists_per_minute": "x", "lists": 1}},
+        "d": KUBERNETES | {"log": {"domain": "a.b", "cluster": "c.d"}, "gpu": ""},
+        "e": KUBERNETES | {"gpu": 1},
+    }
+    with pytest.raises(InvalidClusters) as error:
+        parse(json.dumps({"clusters": entries}))
+    assert [problem.partition(": ")[0].removeprefix("clusters.") for problem in error.value.problems] == [
+        "a.user",
+        "b.token.env",
+        "b.token.file",
+        "b.poll_ms",
+        "c.limits.requests_per_minute",
+        "c.limits.lists_per_minute",
+        "c.limits",
+        "d.gpu",
+        "d.log.domain",
+        "d.log.cluster",
+        "e.gpu",
+        "a.uri",
+        "a.token",
+        "e",
+    ]
+
+
 @pytest.mark.parametrize("text", ["", "[", "a: 1", "clusters: []", "clusters: {}", "clusters: {a: 1}\n---\n{}"])
 def test_what_is_no_clusters_file(text: str) -> None:
     with pytest.raises(InvalidClusters):

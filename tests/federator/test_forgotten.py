@@ -22,6 +22,7 @@ from services.federator.snapshot import FORM
 from services.federator.state import State
 from services.federator.validate import validate_state
 from services.state.form import at_once
+from tests.federator.test_polling import HOLDING
 from tests.federator.world import Federation
 
 JOB = "fed.u1"
@@ -244,7 +245,7 @@ async def test_r22_what_its_cluster_did_not_clear_is_not_said_to_be_cleared() ->
         return answers.pop()
 
     decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"), say=say)
-    backend: Any = SimpleNamespace(observe=observe, clear=clear)
+    backend: Any = SimpleNamespace(**dict.fromkeys(HOLDING, observe) | {"clear": clear})
     answers: list[Stopped] = [Accepted(uid="late"), InDoubt(reason="no answer")]
     await Polling(decider, LogTime(), {})._sweep(ACCOUNT, backend)
     assert said == []

@@ -244,6 +244,9 @@ async def test_a_run_whose_body_is_lost_is_told_of_and_holds_nobody_up(
     async with scheduled(field, "b"):
         await field.submit("train", b=0)
         await field.settled("train")
+    await field.settled("lost")
+    assert field.job("lost").places["a"].refusal == "BodyGone"
+    await field.cleared()
 
 
 async def test_a_cluster_that_will_not_let_it_go_is_out_of_the_race(

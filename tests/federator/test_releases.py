@@ -9,7 +9,7 @@ import pytest
 
 import events as ev
 from services.federator import core, observing
-from services.federator.backends import Accepted, Described, Listing, Owner, Refused, Run
+from services.federator.backends import GONE, Accepted, Described, Listing, Owner, Refused, Run
 from services.federator.backends.gangs import HELD, PHASE
 from services.federator.explain import Said, explained
 from services.federator.records import SETTLED, account_of
@@ -89,6 +89,20 @@ async def test_what_a_restored_cluster_holds_again_is_released_again(field: Fiel
     again = [event.uid for event in field.said() if isinstance(event, ev.SubmissionHeld)]
     assert len(again) == 2
     assert len(set(again)) == 1
+    assert not field.folded().ignored
+
+
+async def test_what_is_gone_before_its_release_is_not_said_to_be_released(field: Field) -> None:
+    """As it was: `explain` told that it might run."""
+    site = field.sites["a"]
+    lost = site.cluster.faults.plan(verb="get", resource="jobs", status=503, times=0)
+    await field.submit("train", a=0)
+    await field.until(lambda: field.job("train").places["a"].held, "its acceptance to be in the log")
+    site.cluster.delete("Job", "train-a")
+    site.cluster.faults.lift(lost)
+    await field.settled("train")
+    assert field.job("train").places["a"].run == GONE
+    assert not [event for event in field.said() if isinstance(event, ev.RunReleased)]
     assert not field.folded().ignored
 
 

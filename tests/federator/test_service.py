@@ -13,11 +13,13 @@ import pytest
 import events as ev
 from events.micro import Unfit
 from services.federator import observing, requests
+from services.federator.bodies import Cipher
 from services.federator.clusters import Limits
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED
 from services.federator.service import agenda, effects, polling
 from services.federator.specialize import to_yaml
+from services.simulator.openpai.jobs import Refusal
 from tests.federator import field as fields
 from tests.federator.backends.sites import job
 from tests.federator.field import NAMES, Field
@@ -134,6 +136,73 @@ async def test_a_foreign_job_of_the_same_name_is_never_touched(field: Field) -> 
     await field.settled("train")
     assert cluster.jobs["alice", "train-a"].stop_ms is None
     assert field.job("train").places["a"].name == "train-a-2"
+
+
+async def test_a_content_that_is_refused_when_it_is_repeated_may_have_been_taken_before(field: Field) -> None:
+    """R16. OpenPAI's hived validates a job by what its virtual cluster has at the time, and before the server looks at
+    names. As it was: the run that had been taken was nobody's, and its job placed nowhere."""
+    cluster = field.cluster("a", waiting_ms=50)
+    cluster.faults.plan(verb="submit", hang_up=True, applied=True)
+    submit = cluster.submit
+
+    def validated(user: str, body: str) -> Any:
+        if cluster.jobs:
+            raise Refusal(400, "InvalidProtocolError", "Job requests 8 SKUs, exceeds maximum 4 SKUs in VC default.")
+        return submit(user, body)
+
+    cluster.submit = validated  # type: ignore[method-assign]
+    await field.start()
+    await field.federate("train", a=0)
+    await field.settled("train")
+    assert field.job("train").winner == "a"
+    assert field.alive() == {"train": ["a"]}
+
+
+async def test_a_content_that_is_refused_behind_a_lost_request_ends_the_place(field: Field) -> None:
+    cluster = field.cluster("a")
+    cluster.faults.plan(verb="submit", hang_up=True)
+    cluster.faults.plan(verb="submit", status=500)
+    cluster.submit = _refused  # type: ignore[method-assign]
+    await field.start()
+    await field.federate("train", a=0)
+    await field.settled("train")
+    assert (field.job("train").winner, field.job("train").places["a"].refusal) == ("", "InvalidProtocolError")
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_what_cannot_be_submitted_again_as_its_body_is_lost_ends(field: Field, landed: bool) -> None:
+    """As it was: it was tried for ever, and cancelling the job did not end it either. What an attempt before had come
+    to is found."""
+    cluster = field.cluster("a", waiting_ms=50)
+    fault = cluster.faults.plan(verb="submit", hang_up=True, applied=landed, times=0)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.until(lambda: fault.hits, "an attempt")
+    await field.kill()
+    field.blobs.data.clear()
+    await field.start()
+    await field.settled("train")
+    assert field.job("train").winner == ("a" if landed else "")
+
+
+async def test_what_no_key_opens_waits_for_its_key(field: Field, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = field.cluster("a", waiting_ms=50)
+    cluster.faults.plan(verb="submit", status=500, times=1)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.kill()
+    cipher, field.bodies._cipher = field.bodies._cipher, Cipher([Cipher.new_key()])
+    await field.start()
+    await field.until(lambda: "cannot be submitted" in caplog.messages, "a word")
+    await field.kill()
+    field.bodies._cipher = cipher
+    await field.start()
+    await field.settled("train")
+    assert field.job("train").winner == "a"
+
+
+def _refused(user: str, body: str) -> Any:
+    raise Refusal(400, "InvalidProtocolError", "")
 
 
 async def test_a_cancelled_job_ends_everywhere(field: Field) -> None:

@@ -19,6 +19,8 @@ FIRST = {
     "R9 a holder that is not known is heard": 520,
     "R9 a silent holder is placed": 2_900,
     "R16 an unwanted one in doubt is given up": 400,
+    "R18 a foreign one of its name is taken for it": 290,
+    "R18 the winner that runs again is stopped": 2_300,
 }
 """The first history that is tried, where hundreds before it find nothing."""
 FAULTS = {
@@ -39,6 +41,7 @@ FAULTS = {
     "paused and replaced",
     "paused, and goes on",
     "refuses for good",
+    "restored",
     "started from a snapshot",
     "stop refused",
     "submitted again",
@@ -53,7 +56,7 @@ def test_nothing_is_violated(first: int) -> None:
         violation, count = simulation.run(seed)
         assert not violation, f"python -m tests.federator.simulation --replay {seed}"
         faults += count
-    assert set(faults) == FAULTS
+    assert set(faults) - {"runs again"} == FAULTS, "what comes of a restore in one of ten"
 
 
 def test_many_run_in_processes_that_are_spawned() -> None:

@@ -115,7 +115,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """At most 500 characters; never a token."""
     of_content: bool
-    """Whether the same bytes are always refused (400), so that no earlier attempt can have been accepted either."""
+    """Whether the same bytes are refused for what they are (400), so that no earlier attempt was accepted either, unless
+    `describe` finds it: what a cluster takes may change."""
 
 
 class Limited(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,8 +24,9 @@ enough have succeeded. Who then ends the other Jobs stands in `kubernetes`. A po
 large the other roles are, by the variables that start with ``PAI_`` (`scripts.told`).
 
 What Jobs cannot say is refused and never left out: other completions, retries of the job, secrets, an image that asks
-for a password, InfiniBand, a prerequisite by which a role runs one of the runtime's plugins. Ports need no mapping, each
-pod has an address of its own; ``extras`` are OpenPAI's plugins and mean nothing here.
+for a password, InfiniBand, a prerequisite by which a role runs one of the runtime's plugins, commands with more of
+mustache than references. So is a name of what the job does not have, as the server refuses it. Ports need no mapping,
+each pod has an address of its own; ``extras`` are OpenPAI's plugins and mean nothing here.
 """
 
 from __future__ import annotations
@@ -216,6 +217,9 @@ def _check(job: Mapped) -> None:
         raise Unsupported("; ".join(wrong))
     if MARKER not in (job.get("extras") or {}):
         wrong.append(f"extras.{MARKER}: expected the owner's marker")
+    deployment = (job.get("defaults") or {}).get("deployment")
+    if deployment is not None and scripts.deployment(job) is None:
+        wrong.append("defaults.deployment: expected the name of a deployment")
     if job.get("secrets"):
         wrong.append("secrets: not supported on Kubernetes")
     if job.get("jobRetryCount"):
@@ -237,6 +241,9 @@ def _unsupported(job: Mapped, spec: Mapped) -> Iterator[str]:
         yield "dockerImage: auth is not supported on Kubernetes"
     if (spec.get("extraContainerOptions") or {}).get("infiniband"):
         yield "extraContainerOptions.infiniband: not supported on Kubernetes"
+    for field in scripts.REFERRED:
+        if spec.get(field) is not None and scripts.prerequisite(job, field, spec[field]) is None:
+            yield f"{field}: expected the name of a prerequisite of this type"
     for name in spec.get("prerequisites") or ():
         named = [one for one in job.get("prerequisites") or () if one["name"] == name]
         if not named:

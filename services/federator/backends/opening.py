@@ -15,29 +15,38 @@ from services.federator.backends.gangs import Placing
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
 from services.federator.backends.openpai import OpenPai
-from services.federator.clusters import Cluster, InvalidClusters, KubernetesCluster, OpenPaiCluster, parse
+from services.federator.clusters import Cluster, InvalidClusters, KubernetesCluster, OpenPaiCluster, read
 from services.federator.records import account_of
 from services.kubernetes import access
 
 
 def load(file: Path) -> tuple[Cluster, ...]:
     """Raises InvalidClusters, which names the file."""
+    clusters, problems = _read(file)
+    if problems:
+        raise InvalidClusters(problems)
+    return clusters
+
+
+def _read(file: Path) -> tuple[tuple[Cluster, ...], list[str]]:
+    """As `clusters.read`, with the file's name in what is wrong. Raises InvalidClusters."""
     try:
-        return parse(file.read_text(encoding="utf-8"))
+        clusters, problems = read(file.read_text(encoding="utf-8"))
     except InvalidClusters as error:
         raise InvalidClusters([f"{file}: {problem}" for problem in error.problems]) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InvalidClusters([f"{file}: expected a clusters file: {reason}"]) from None
+    return clusters, [f"{file}: {problem}" for problem in problems]
 
 
 def usable(file: Path) -> tuple[Cluster, ...]:
     """Its clusters, and that the files which they name can be read. Raises InvalidClusters, or AccessError where it is
     kubeconfigs alone that cannot; with all that is wrong, and the file's name."""
-    clusters = load(file)
+    clusters, problems = _read(file)
     wrong = [error for cluster in clusters if (error := _unreadable(cluster, file.parent)) is not None]
-    said = [f"{file}: {error}" for error in wrong]
-    if any(isinstance(error, InvalidClusters) for error in wrong):
+    said = [*problems, *(f"{file}: {error}" for error in wrong)]
+    if problems or any(isinstance(error, InvalidClusters) for error in wrong):
         raise InvalidClusters(said)
     if wrong:
         raise access.AccessError("; ".join(said))

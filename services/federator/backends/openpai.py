@@ -58,6 +58,7 @@ from services.federator.backends import (
     Submission,
     Submitted,
     Taken,
+    scripts,
 )
 from services.federator.backends.credentials import NoSecret, Secret, Token
 from services.federator.backends.pace import Pace
@@ -83,6 +84,8 @@ LONGEST_WINDOW_MS = 3_600_000
 """That of submissions. Who asks for a longer wait is not believed."""
 MOMENT_MS = 1_000
 """How long a read waits for room."""
+NO_JOB, NO_CONFIG = "NoJobError", "NoJobConfigError"
+"""Its codes for a job that is not there, and for one of before protocol 2."""
 AS_SHIPPED = Limits()
 """OpenPAI's own, where an administrator changed nothing."""
 _STATES = {
@@ -197,7 +200,8 @@ class OpenPai:
             return heard
         if heard.status == 202:
             return Accepted(uid="")
-        return Absent() if _is_absent(heard) else self._refused(heard)
+        absent = heard.status == 404 and _said(heard).code == NO_JOB
+        return Absent() if absent else self._refused(heard)
 
     # --------------------------------------------------------------------------------------------------------- queries
 
@@ -233,12 +237,12 @@ class OpenPai:
 
     async def describe(self, name: str) -> Described | Absent | Silent:
         path = f"/{self._framework(name)}"
-        heard = await self._read("get", path)
+        heard = await self._read("get", path, NO_JOB)
         if isinstance(heard, Silent):
             return heard
-        if _is_absent(heard):
+        if heard.status == 404:
             return Absent()
-        config = await self._read("config", f"{path}/config")
+        config = await self._read("config", f"{path}/config", NO_CONFIG)
         if isinstance(config, Silent):
             return config
         if len(config.body) > MOST_CONFIGURED_BYTES:
@@ -254,16 +258,18 @@ class OpenPai:
 
     # ---------------------------------------------------------------------------------------------------------- asking
 
-    async def _read(self, kind: str, path: str) -> _Answer | Silent:
-        """A success, or a 404 that is the server's own."""
+    async def _read(self, kind: str, path: str, lacking: str = "") -> _Answer | Silent:
+        """A success, or a 404 by which the server itself says so: with the code `lacking`."""
         if (wait_ms := self._wait_ms(kind)) <= MOMENT_MS:
             await asyncio.sleep(wait_ms / 1000)
         heard: _Heard = await self._reading(self._ask, kind, "GET", path)
         if not isinstance(heard, _Answer):
             return Silent(reason=heard.reason, retry_after_ms=self._wait_ms(kind))
-        if heard.status == 200 or (heard.status == 404 and _said(heard).code):
+        if heard.status == 200:
             return heard
         said = _said(heard)
+        if heard.status == 404 and lacking and said.code == lacking:
+            return heard
         reason = self._cleaned(f"HTTP {heard.status} {said.code or ''} {said.message or ''}".strip())
         return Silent(reason=reason, retry_after_ms=heard.retry_after_ms)
 
@@ -346,7 +352,7 @@ def _unfit(submission: Submission) -> str:
         return "expected one YAML document, a mapping"
     if documents[0].get("name") != submission.name:
         return f"name: expected {submission.name}"
-    return ""
+    return scripts.unreadable(documents[0])
 
 
 def _run(name: str, job: _Job) -> Run:
@@ -358,7 +364,7 @@ def _run(name: str, job: _Job) -> Run:
 
 
 def _owner(config: _Answer) -> Owner | None:
-    """From a job's configuration, which anybody may have written."""
+    """From a job's configuration, which anybody may have written; a job of another protocol has none."""
     if config.status != 200:
         return None
     try:
@@ -374,10 +380,6 @@ def _said(heard: _Answer) -> _Error:
         return _decode_error(heard.body)
     except UNDECODABLE:
         return _Error(message=heard.body.decode(errors="replace"))
-
-
-def _is_absent(heard: _Answer) -> bool:
-    return heard.status == 404 and _said(heard).code == "NoJobError"
 
 
 def _may_be_better(heard: _Heard) -> bool:

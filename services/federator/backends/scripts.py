@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from services.federator.backends.protocol import Unsupported
+from services.federator.backends.protocol import Unsupported, odd
 
 Mapped = dict[str, Any]
 
@@ -23,8 +24,10 @@ MOST = 1 << 19
 """Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
 quarter of it as one argument."""
 _EXPANDED = re.compile(r"\$(?=[$(])")
+REFERRED = ("script", "output", "data")
+"""Fields of a role by which it names a prerequisite of that type."""
 _OTHER = "#^/>{&=!"
-"""With one of these mustache begins what is no reference; that is left as it is."""
+"""With one of these mustache begins what is no reference; the server leaves that out."""
 _INDEX = re.compile(r"\[(\d+)\]", re.ASCII)
 
 
@@ -64,6 +67,24 @@ def prerequisite(job: Mapped, kind: str, name: Any) -> Mapped | None:
     return found[0] if found else None
 
 
+def deployment(job: Mapped) -> Mapped | None:
+    """The default one."""
+    chosen = (job.get("defaults") or {}).get("deployment")
+    return next((one for one in job.get("deployments") or () if one["name"] == chosen), None)
+
+
+def unreadable(job: Mapped) -> str:
+    """What of a job's commands the server's mustache cannot read: it would answer 500, as if it were in trouble. Empty
+    also where a job is of another shape, which the server says by itself."""
+    roles = job.get("taskRoles")
+    if not isinstance(roles, dict) or any(odd(job, roles)):
+        return ""
+    for role, spec in roles.items():
+        if wrong := _unclosed(_commands(job, role, spec)):
+            return f"taskRoles.{role}.commands: expected every {wrong} to be closed"
+    return ""
+
+
 def written(value: Any) -> str:
     """A value as JavaScript makes a text of it."""
     if value is None:
@@ -88,32 +109,52 @@ def _number(value: float) -> str:
 
 
 def _script(job: Mapped, role: str, spec: Mapped) -> str:
-    chosen = (job.get("defaults") or {}).get("deployment")
-    deployments = [one for one in job.get("deployments") or () if one["name"] == chosen]
-    around = deployments[0]["taskRoles"].get(role, {}) if deployments else {}
-    commands = [*around.get("preCommands", ()), *spec["commands"], *around.get("postCommands", ())]
+    text, where = _commands(job, role, spec), f"taskRoles.{role}.commands"
+    if wrong := _unclosed(text):
+        raise Unsupported(f"{where}: expected every {wrong} to be closed")
     known = {"$parameters": job.get("parameters")}
-    for field in ("data", "script", "output"):
+    for field in REFERRED:
         known[f"${field}"] = prerequisite(job, field, spec.get(field))
-    script = _filled("\n".join(command.strip() for command in commands), known)
-    if script is None:
-        raise Unsupported(f"taskRoles.{role}.commands: expected at most {MOST} characters, all written out")
-    return script.strip()
-
-
-def _filled(text: str, known: Mapped) -> str | None:
-    """With what its references refer to, as the server's mustache reads them; None where that is too long."""
     parts, at, left = list[str](), 0, MOST - len(text)
-    while (opened := text.find("<%", at)) >= 0 and (closed := text.find("%>", opened + 2)) >= 0:
-        reference = text[opened + 2 : closed].strip()
-        plain = not reference or reference[0] in _OTHER
-        value = text[opened : closed + 2] if plain else _looked_up(known, reference)
-        left -= len(value) - (closed + 2 - opened)
+    for opened, closed, reference in _tags(text):
+        if reference[:1] and reference[0] in _OTHER:
+            raise Unsupported(f"{where}: expected nothing but references between <% and %>")
+        value = _looked_up(known, reference) if reference else text[opened:closed]
+        left -= len(value) - (closed - opened)
         if left < 0:
-            return None
+            raise Unsupported(f"{where}: expected at most {MOST} characters, all written out")
         parts += [text[at:opened], value]
-        at = closed + 2
-    return "".join([*parts, text[at:]])
+        at = closed
+    return "".join([*parts, text[at:]]).strip()
+
+
+def _commands(job: Mapped, role: str, spec: Mapped) -> str:
+    """As the server gives them to mustache: with those of the default deployment around them."""
+    around = (deployment(job) or {"taskRoles": {}})["taskRoles"].get(role, {})
+    commands = [*around.get("preCommands", ()), *spec["commands"], *around.get("postCommands", ())]
+    return "\n".join(command.strip() for command in commands)
+
+
+def _tags(text: str) -> Iterator[tuple[int, int, str]]:
+    """From where to where each is, and what stands in it; the last may be without an end, which is before its start."""
+    at = 0
+    while (opened := text.find("<%", at)) >= 0:
+        closed = text.find("%>", opened + 2)
+        at = closed + 2 if closed >= 0 else len(text)
+        yield opened, closed + 2 if closed >= 0 else -1, text[opened + 2 : closed].strip()
+
+
+def _unclosed(text: str) -> str:
+    """What of it mustache would look for the end of in vain; empty: nothing."""
+    sections = list[str]()
+    for _, closed, said in _tags(text):
+        if closed < 0:
+            return "<%"
+        if said[:1] in ("#", "^"):
+            sections.append(said[1:].strip())
+        elif said[:1] == "/" and (not sections or sections.pop() != said[1:].strip()):
+            return "section"
+    return "section" if sections else ""
 
 
 def _looked_up(known: Mapped, reference: str) -> str:

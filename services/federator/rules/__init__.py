@@ -33,7 +33,8 @@ R15. After the decision. It is final. How the winner's run ends is the job's end
 R16. A submission in doubt is repeated with the same content until the answer is definite, even when it is not wanted any
      more: then it is stopped. So whatever was sent before must fail, however late it arrives.
 R17. A name that is taken. What somebody else has is left alone: the job gets the next name there, at most three.
-R18. Settled. Only when each loser was seen to have ended, or can never come to be.
+R18. Settled. Only when each loser was seen to have ended, or can never come to be. One that runs again, as its cluster
+     was restored to an earlier moment, is stopped again, and the job settles anew.
 R19. Cancelled by its user. Every run is stopped, the winner's as well.
 R20. Gone. On a cluster that gives runs identities, one that is not there any more, with nothing of it left, has ended,
      unless another attempt may still land and run. Then, and on clusters without identities, it stays possibly running.
@@ -44,8 +45,8 @@ R22. Forgotten. A job that is settled, whose winner ended and of which nothing i
      1,024 that are over are known; those before are forgotten, and their names are free. What was given up stays.
 
 `guard` has R2 and R4's order, `priority` R6 to R9, `race` the rest of the decision, `ending` R10, R13, R18 and R19,
-`names` R17, `gone` R20 and R21, `forgotten` R22. The life of a place, with R16, is the table
-`services.federator.records.TRANSITIONS`.
+`names` R17, `returned` R18 where a cluster was restored, `gone` R20 and R21, `forgotten` R22. The life of a place, with
+R16, is the table `services.federator.records.TRANSITIONS`.
 
 Each rule has tests that begin with its number, as `test_r7_…`: R1 to R15 in `tests/federator/test_rules.py`, R16 to R21
 in `test_places.py`, R22 in `test_forgotten.py`. `tests/federator/audit.py` holds a whole history against them, and

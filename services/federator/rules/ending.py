@@ -1,7 +1,8 @@
 """R10, R13, R18, R19: how a job ends.
 
 The text says nothing of it. A run that succeeds before its guard time ends has done what the job was for. *Settled* is
-what the text's "cancel all other jobs" comes to: a cancellation is only a wish until its end was seen.
+what the text's "cancel all other jobs" comes to: a cancellation is only a wish until its end was seen. `returned` has
+what runs again behind that.
 """
 
 from __future__ import annotations

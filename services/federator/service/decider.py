@@ -1,5 +1,6 @@
 """The one writer of a federation's log. One commit at a time: its events are made from the state, appended before any
-others are, and folded as soon as they are acknowledged; nobody else writes there.
+others are, and folded as soon as they are acknowledged; nobody else writes there. What one list shows of very many places
+is several commits, behind each other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import events as ev
 from events import Event
 from events.envelope import header_of
 from events.log import EventLog
-from services.federator import core
+from services.federator import core, observing
 from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State, check_versions
 from services.start import in_slices, state_at
@@ -61,10 +62,11 @@ class Decider:
             said = make()
             if not said:
                 return False
-            sequence = await self.writer.append(said, basis=self.state.sequence, cause=cause)
-            await in_slices(self.state.apply_in_slices(sequence, said))
-            if (own := self.writer.stored) is not None:
-                self.tail_bytes += len(own.header) + len(own.payload)
+            for commit in observing.commits(said):
+                sequence = await self.writer.append(commit, basis=self.state.sequence, cause=cause)
+                await in_slices(self.state.apply_in_slices(sequence, commit))
+                if (own := self.writer.stored) is not None:
+                    self.tail_bytes += len(own.header) + len(own.payload)
         self._told(said)
         self._stirred.set()
         return True

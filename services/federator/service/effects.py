@@ -31,7 +31,7 @@ from services.federator.backends import (
     Submitted,
     Taken,
 )
-from services.federator.bodies import Bodies, BodyGone
+from services.federator.bodies import Bodies, BodyGone, BodyLocked
 from services.federator.records import Job, Key, Place
 from services.federator.service.agenda import SELDOM_S, Agenda
 from services.federator.service.decider import Decider
@@ -138,14 +138,16 @@ class Effects:
             return 0.0
         if agenda.submits_from_s > loop.time():
             return agenda.submits_from_s - loop.time()
-        submission = await self._special(job, place, "submitted")
-        if submission is None:
+        special = await self._special(job, place, "submitted")
+        if special is None:
             return SELDOM_S
-        answer = self._believed(key, await backend.submit(submission))
+        answer: Submitted
+        answer = special if isinstance(special, Refused) else self._believed(key, await backend.submit(special))
         if not isinstance(answer, NotSent | Limited):
             self._tried.add(key)
-        if isinstance(answer, Taken):
-            return await self._identify(key, backend)
+        refused = isinstance(answer, Refused) and answer.of_content
+        if isinstance(answer, Taken) or (refused and place.doubtful):
+            return await self._identify(key, backend, answer)
         await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
         if not isinstance(answer, Limited | NotSent):
             return 0.0
@@ -163,13 +165,16 @@ class Effects:
         since_s = self._refused_s.setdefault(key, now_s)
         return answer if now_s - since_s >= BELIEVED_AFTER_S else NotSent(reason=answer.message)
 
-    async def _identify(self, key: Key, backend: Backend) -> float:
-        """Whose the job of our name is."""
+    async def _identify(self, key: Key, backend: Backend, answer: Submitted) -> float:
+        """Whose the job of our name is. A content that is refused now may have been taken before: OpenPAI validates some
+        of it by what the cluster has at the time, and before it looks at names."""
         job, place = self._at(key)
         described = await backend.describe(place.name)
         if isinstance(described, Described):
             found = described
             await self._settle(key, lambda: core.name_described(job, place, self.owner(key), found))
+        elif isinstance(described, Absent) and isinstance(answer, Refused):
+            await self._settle(key, lambda: core.submission_answered(job, place, answer, tried=True))
         return described.retry_after_ms / 1000 if isinstance(described, Silent) else 0.0
 
     async def _stop(self, key: Key, reach: Reach) -> float:
@@ -187,10 +192,14 @@ class Effects:
     async def _release(self, key: Key, backend: Holding) -> float:
         """One attempt; the seconds before which there should be no other. R16: its acceptance is in the log by now."""
         job, place = self._at(key)
-        submission = await self._special(job, place, "released")
-        if submission is None:
+        special = await self._special(job, place, "released")
+        if special is None:
             return SELDOM_S
-        answer = self._believed(key, await backend.release(submission, place.uid))
+        answer: Stopped
+        if isinstance(special, Refused):
+            answer = special
+        else:
+            answer = self._believed(key, await backend.release(special, place.uid))
         if isinstance(answer, Refused):
             await self._settle(key, lambda: core.release_refused(job, place, answer))
             return 0.0
@@ -199,6 +208,8 @@ class Effects:
             """Unless a list has shown it meanwhile."""
             return ev.RunReleased(job=job.uid, cluster=key[1]) if place.held else None
 
+        if isinstance(answer, Absent):  # what became of it instead shows in a list
+            return 0.0
         return await self._ended(key, answer, released)
 
     async def _clear(self, key: Key, backend: Holding) -> float:
@@ -230,9 +241,9 @@ class Effects:
         gathered, self._outcomes = self._outcomes, []
         return [event for key, outcome in gathered if self._state.intends(key) and (event := outcome()) is not None]
 
-    async def _special(self, job: Job, place: Place, effect: str) -> Submission | None:
-        """None, and told, where nothing can be made of its body. YAML is written slowly: between two jobs everybody else
-        has their turn."""
+    async def _special(self, job: Job, place: Place, effect: str) -> Submission | Refused | None:
+        """Refused, and told, where its body is gone; None, and told, where nothing can be made of it now. YAML is written
+        slowly: between two jobs everybody else has their turn."""
         async with self._preparing:
             await asyncio.sleep(0)
             try:
@@ -241,9 +252,10 @@ class Effects:
                 if len(self._parsed) > PARSED:
                     self._parsed.pop(next(iter(self._parsed)))
                 special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
-            except (BodyGone, mcc.InvalidJob) as error:
+            except (BodyGone, BodyLocked, mcc.InvalidJob) as error:
                 logger.error("cannot be %s", effect, extra={"job": job.name, "on": place.cluster, "reason": str(error)})
-                return None
+                lost = isinstance(error, BodyGone)
+                return Refused(code="BodyGone", message=str(error), of_content=True) if lost else None
             return Submission(name=place.name, body=to_yaml(special).encode())
 
     def owner(self, key: Key) -> Owner:

@@ -13,9 +13,20 @@ from contextlib import suppress
 import events as ev
 from events import Event
 from services.decider import LogTime
-from services.federator import cluster_log, observing
-from services.federator.backends import Absent, Accepted, Backend, Holding, Listing, Reach, Silent, Unchanged
-from services.federator.records import RACING, Key
+from services.federator import cluster_log, core, observing
+from services.federator.backends import (
+    Absent,
+    Accepted,
+    Backend,
+    Described,
+    Holding,
+    Listing,
+    Owner,
+    Reach,
+    Silent,
+    Unchanged,
+)
+from services.federator.records import RACING, Key, Stray
 from services.federator.service.agenda import Agenda
 from services.federator.service.decider import Decider
 from services.federator.state import State
@@ -24,7 +35,8 @@ from services.state.clock import HEARTBEAT_NS
 logger = logging.getLogger("muster.federator")
 NOT_IN_FILE = "the clusters file has no cluster of this user and URI"
 SWEEP_S = 3_600.0
-"""Between two lists of a cluster that gives names away again, where no job is open; the first is at the start."""
+"""Between two lists of a cluster that look for what nobody waits for; the first is at the start, and whenever the cluster
+answers again."""
 
 
 class Polling:
@@ -41,6 +53,8 @@ class Polling:
         """Accounts that the log reported as silent."""
         self._held: dict[str, Collection[str]] = {}
         """By account: UIDs of runs that the last list showed held, and the log had released by then."""
+        self._sweep_s: dict[str, float] = {}
+        """By account: when it is to be listed for what nobody waits for; as soon as it may be where it is not here."""
 
     @property
     def _state(self) -> State:
@@ -49,13 +63,10 @@ class Polling:
     async def run(self, account: str, reach: Reach) -> None:
         """For ever: one list of the account's jobs every `poll_s`, while it has any; where the cluster's own log is
         heard, one when something happened."""
-        swept_s = float("-inf")
         while True:
             pause_s = reach.poll_s * random.uniform(1.0, 1.1)
-            due = self._state.strays.get(account) or asyncio.get_running_loop().time() >= swept_s + SWEEP_S
-            if due and isinstance(reach.backend, Holding):
-                began_s = asyncio.get_running_loop().time()
-                swept_s = began_s if await self._sweep(account, reach.backend) else swept_s
+            if self._state.strays.get(account) or asyncio.get_running_loop().time() >= self._sweep_s.get(account, 0.0):
+                await self._sweep(account, reach.backend)
             if self._state.open.get(account):
                 asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
                 answer = await self._ask(account, reach, asked_ns)
@@ -83,6 +94,7 @@ class Polling:
         if not isinstance(answer, Silent):
             if account in self._silent:
                 self._silent.remove(account)
+                self._sweep_s.pop(account, None)  # it may have been restored meanwhile
                 self._agendas[account].renew(asyncio.get_running_loop().time())
                 logger.info("the cluster answers again", extra={"account": account})
         elif account not in self._silent:
@@ -117,22 +129,46 @@ class Polling:
         vouched = await reach.log.vouches(cluster_log.watched(self._state, cluster, self._decider.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
-    async def _sweep(self, account: str, backend: Holding) -> bool:
-        """Submissions that come late are found even where no job is open. Those of forgotten jobs are cleared here, where
-        a list from after they were found shows them held. Whether the cluster answered."""
+    async def _sweep(self, account: str, backend: Backend) -> None:
+        """What comes late, and what a restored cluster runs again, is found even where no job is open."""
         known = dict(self._state.strays.get(account, {}))
+        began_s = asyncio.get_running_loop().time()
         answer = await backend.observe()
         self._tell(account, answer)
         if not isinstance(answer, Listing):
-            return False
-        await self._decider.say(lambda: self._late(account, answer), "outcome")
+            return
+        told = [await self._came_back(key, backend) for key in observing.back(self._state, account, answer)]
+        if all(told):
+            self._sweep_s[account] = began_s + SWEEP_S
+        if isinstance(backend, Holding):
+            await self._decider.say(lambda: self._late(account, answer), "outcome")
+            await self._clear(account, backend, known, answer)
+
+    async def _came_back(self, key: Key, backend: Backend) -> bool:
+        """R18: a list shows it, and the cluster says whose it is. Whether it did."""
+        if (place := self._state.place(*key)) is None:
+            return True
+        described = await backend.describe(place.name)
+
+        def said() -> list[Event]:
+            job = self._state.jobs.get(key[0])
+            if job is None or not isinstance(described, Described):
+                return []
+            owner = Owner(federation=self._decider.log.cluster, job=key[0], cluster=key[1])
+            event = core.came_back(job, job.places[key[1]], owner, described)
+            return [] if event is None else [event]
+
+        await self._decider.say(said, "outcome")
+        return not isinstance(described, Silent)
+
+    async def _clear(self, account: str, backend: Holding, known: Mapping[str, Stray], answer: Listing) -> None:
+        """What came late of forgotten jobs, where a list from after it was found shows it held."""
         held = {one.run.uid for one in answer.held}
         for uid, stray in known.items():
             cleared = await backend.clear(stray.name, uid) if uid in held else Absent()
             if isinstance(cleared, Accepted | Absent):
                 said = ev.StrayCleared(account=account, job=stray.job, cluster=stray.cluster, uid=uid)
                 await self._decider.say(lambda: [said], "outcome")  # noqa: B023
-        return True
 
     def _late(self, account: str, listing: Listing) -> list[Event]:
         """Submissions that nobody waits for any more."""

@@ -5,13 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.federator.records import ABANDONED, STOPPING, SUBMITTED, SUBMITTING, Job, Place
+from services.federator.records import (
+    ABANDONED,
+    ENDED,
+    PLACED,
+    SETTLED,
+    STOPPING,
+    SUBMITTED,
+    SUBMITTING,
+    UNPLACED,
+    Job,
+    Place,
+)
+from services.federator.rules import returned
 
 if TYPE_CHECKING:
     from services.federator.state import State
 
 NOT_RELEASED = "NotReleased"
 """Why what is held is to be stopped, other than by a rule's `StopIntended`."""
+RETURNED = "Returned"
+"""Why what had ended is to be stopped, where nobody had meant to stop it before."""
 Step = (
     ev.SubmissionIntended | ev.SubmissionAccepted | ev.SubmissionHeld | ev.NameTaken | ev.StopIntended | ev.RunGivenUp
 )
@@ -31,6 +45,27 @@ def intended(state: State, event: ev.SubmissionIntended) -> None:
     if place is None:
         return
     place.name, place.number, place.doubtful = event.name, event.number, False
+
+
+def submitted(state: State, event: ev.SubmissionAccepted) -> None:
+    job = state.jobs.get(event.job)
+    place = state.place(event.job, event.cluster)
+    if job is not None and place is not None and place.phase == ENDED:
+        came_back(state, job, place, event)
+    else:
+        accepted(state, event)
+
+
+def came_back(state: State, job: Job, place: Place, event: ev.SubmissionAccepted) -> None:
+    """R18: what had ended is there again, as its cluster was restored. It is to be stopped, and the job settles anew."""
+    if place.uid != event.uid or not returned.is_unwanted(job, place):
+        state.ignore(event)
+        return
+    state.move(job.uid, place, "back")
+    place.run, place.attempt, place.stopped_for = "", 0, place.stopped_for or RETURNED
+    if job.phase == SETTLED:
+        job.phase = PLACED if job.kept else UNPLACED
+    state.reopened(place.account)
 
 
 def accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:

@@ -206,6 +206,7 @@ def test_a_gang_of_another_owner_has_another_pod_group() -> None:
         ({"taskRoles": {}}, "taskRoles: expected 1 to 100 task roles"),
         ({"taskRoles": ["worker"]}, "taskRoles: expected 1 to 100 task roles"),
         ({"taskRoles": {str(number): {} for number in range(101)}}, "taskRoles: expected 1 to 100 task roles"),
+        ({"defaults": {"deployment": "hunter2"}}, "defaults.deployment: expected the name of a deployment"),
         (
             {"extras": None, "secrets": {"a": 1}},
             f"extras.{MARKER}: expected the owner's marker; secrets: not supported",
@@ -274,6 +275,11 @@ def test_a_job_of_other_types_is_refused_by_its_field(change: dict[str, Any], sa
         ({"prerequisites": ["code", "run"]}, "prerequisites: plugins are not supported on Kubernetes"),
         ({"prerequisites": ["nobody's"]}, "prerequisites: expected names of the job's prerequisites"),
         ({"prerequisites": "code"}, "prerequisites: expected array | null, got str"),
+        ({"data": "nobody's"}, "data: expected the name of a prerequisite of this type"),
+        ({"script": "cifar"}, "script: expected the name of a prerequisite of this type"),
+        ({"commands": ["<%# amp %>x<%/ amp %>"]}, "commands: expected nothing but references between <% and %>"),
+        ({"commands": ["a", "b <%! nobody's %>"]}, "commands: expected nothing but references between <% and %>"),
+        ({"commands": ["<%", "run"]}, "commands: expected every <% to be closed"),
     ],
 )
 def test_what_a_role_asks_for_is_refused_and_not_left_out(role: dict[str, Any], said: str) -> None:

@@ -126,3 +126,7 @@ def test_every_file_that_cannot_be_read_is_told_at_once(tmp_path: Path) -> None:
         usable(file)
     last = f"{file}: clusters.c.ca_file: {tmp_path}/c.pem: expected certificates in PEM: No such file or directory"
     assert invalid.value.problems == (*missing, last)
+    file.write_text("\n".join(["clusters:", *entries, "  d: {kind: slurm}"]))
+    with pytest.raises(InvalidClusters) as invalid:
+        usable(file)
+    assert invalid.value.problems == (f"{file}: clusters.d.kind: expected openpai or kubernetes", *missing)

@@ -429,7 +429,9 @@ def test_where_a_secret_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_what_is_not_yaml_is_never_sent(served: Served, opened: Opened) -> None:
     backend = opened()
     two = submission(NAME).body + b"---\nname: train-v100\n"
-    for body in (b"a: [", b"secrets: {a: hunter2", b"name: other\n", two):
+    unclosed = submission(NAME).body.replace(b"run", b'"echo <% hunter2"')
+    assert unclosed != submission(NAME).body
+    for body in (b"a: [", b"secrets: {a: hunter2", b"name: other\n", two, unclosed):
         refused = await backend.submit(Submission(name=NAME, body=body))
         assert isinstance(refused, Refused)
         assert refused.of_content

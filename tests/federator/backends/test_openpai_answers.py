@@ -192,7 +192,9 @@ async def test_a_404_of_somebody_elses_is_not_that_a_job_is_absent(backend: Back
     assert isinstance(await backend.describe(NAME), Silent)
 
 
-@pytest.mark.parametrize("config", [_Answer(404, HTML, 0), _Answer(403, NO_API, 0), _Answer(301, b"", 0)])
+@pytest.mark.parametrize(
+    "config", [_Answer(404, HTML, 0), _Answer(404, NO_API, 0), _Answer(403, NO_API, 0), _Answer(301, b"", 0)]
+)
 async def test_a_job_whose_marker_is_not_told_is_nobody_elses(backend: Backend, config: _Answer) -> None:
     """R17: a foreign one would have the federated job run a second time, under the next name."""
     answer(backend, DETAIL, config)
@@ -201,6 +203,14 @@ async def test_a_job_whose_marker_is_not_told_is_nobody_elses(backend: Backend, 
     described = await backend.describe(NAME)
     assert isinstance(described, Described)
     assert described.owner == OWNER
+
+
+async def test_a_job_that_has_no_configuration_has_no_owner(backend: Backend) -> None:
+    """One of before OpenPAI's protocol 2."""
+    answer(backend, DETAIL, _Answer(404, b'{"code": "NoJobConfigError", "message": "none"}', 0))
+    described = await backend.describe(NAME)
+    assert isinstance(described, Described)
+    assert described.owner is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from services.federator.backends.scripts import OPTIONS, command, told, written
+from services.federator.backends.protocol import Unsupported
+from services.federator.backends.scripts import OPTIONS, command, told, unreadable, written
 from tests.federator.backends.sites import job
 
 USER_SH = "#!/bin/bash\n\nset -o errexit\nset -o nounset\nset -o pipefail\n\n# user's commands here\n"
@@ -116,9 +117,8 @@ def rendered(said: str, **parameters: Any) -> str:
             "<% $script.uri %> <% $nobody %> <% $secrets.x %> <% y %>",
         ),
         ("<% $parameters %>", "[object Object]"),
-        ("<%# x %> <%%> <% %> <%= $parameters.x %>", "<%# x %> <%%> <% %> <%= $parameters.x %>"),
-        ("<% $parameters.x", "<% $parameters.x"),
-        ("%> <% $parameters.x %> <% %", "%> 1 <% %"),
+        ("<%%> <% %>", "<%%> <% %>"),
+        ("%> <% $parameters.x %> % >", "%> 1 % >"),
         ("<% $parameters.space %>run<% $parameters.space %>", "run"),
     ],
 )
@@ -129,7 +129,27 @@ def test_references_are_filled_in_as_the_server_does_it(said: str, text: str) ->
 
 
 def test_references_that_are_never_closed_cost_no_more_than_their_length() -> None:
-    assert rendered("<% " * 100_000).startswith("<% <%")
+    with pytest.raises(Unsupported, match="expected every <% to be closed"):
+        rendered("<% " * 100_000)
+    assert rendered("<% x " * 100_000 + "%>").startswith("<% x <%")
+
+
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        (["<% a"], "w.commands: expected every <% to be closed"),
+        (["<% a %> <%# b %>x"], "w.commands: expected every section to be closed"),
+        (["<%# b %>x<%/ c %>"], "w.commands: expected every section to be closed"),
+        (["x<%/c%>"], "w.commands: expected every section to be closed"),
+        (["<%# b %>", "<%^c%>x<%/ c %>", "<%/b%>", "%>"], ""),
+        ("no list: the server says it", ""),
+    ],
+)
+def test_what_mustache_cannot_read(commands: Any, said: str) -> None:
+    """The server answers 500 to it, as if it were in trouble (``render`` raises)."""
+    role = {"commands": commands, "resourcePerInstance": {"cpu": 1, "memoryMB": 1}}
+    assert unreadable({"name": "train", "taskRoles": {"w": role}}) == (f"taskRoles.{said}" if said else "")
+    assert unreadable({"taskRoles": [role]}) == unreadable({}) == ""
 
 
 @pytest.mark.parametrize("said", ["echo $$", "echo $(PAI_JOB_NAME) $(date)", "a=$$(b)$$$", "echo $a ${b} $", "$$$$(("])

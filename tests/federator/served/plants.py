@@ -145,6 +145,10 @@ async def _never_swept(self: Polling, account: str, backend: Any) -> bool:
     return True
 
 
+async def _nothing_came_back(self: Polling, key: Any, backend: Any) -> bool:
+    return True
+
+
 PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
     "bodies: cleared as they lie now": (
         HeldServed,
@@ -162,6 +166,7 @@ PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
     "polling: silence is an answer": (Served, [(Polling, "_ask", _asked_when_it_is_answered)]),
     "polling: gone by the list alone": (HeldServed, [(Polling, "_absent", _absent_by_the_list_alone)]),
     "polling: late ones are not looked for": (HeldServed, [(Polling, "_sweep", _never_swept)]),
+    "polling: what runs again is not looked for": (HeldServed, [(Polling, "_came_back", _nothing_came_back)]),
     "requests: given up while it is tried": (HeldServed, [(Federator, "give_up", _given_up_at_once)]),
     "requests: the name is looked up before": (Served, [(Federator, "federate", _accepted_whatever_came_meanwhile)]),
 }

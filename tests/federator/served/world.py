@@ -31,7 +31,7 @@ from tests.federator.jobs import document, plugin
 from tests.federator.served.people import Clients
 from tests.federator.served.process import FEDERATOR, NAME, RETENTION, Running, Supervisor
 from tests.federator.simulation.network import FAULTS_END_MS
-from tests.federator.simulation.world import KEPT, LONGEST_MS, MOST_COMMITS, World
+from tests.federator.simulation.world import LONGEST_MS, MOST_COMMITS, World
 from tests.simulation import faults, strikes
 from tests.simulation.broker import Broker
 from tests.simulation.faults import Draw, Faults, draw
@@ -345,7 +345,8 @@ class Served(World):
         if len(self._parts()) != 2 * len(self.broker.bodies.names()):
             return False  # one goes in two steps
         state = self.told
-        return all(job.phase == SETTLED for job in state.jobs.values()) and not [*forgotten.forgotten(state.over)]
+        settled = all(job.phase == SETTLED for job in state.jobs.values())
+        return settled and not [*forgotten.forgotten(state.over)] and not self.is_loose()
 
     def _parts(self) -> set[str]:
         """Of bodies: two of each that is whole."""
@@ -374,7 +375,7 @@ class Served(World):
         with ExitStack() as stack:
             stack.enter_context(simulated(self.loop, self.seed, self.supervisor, self.count))  # type: ignore[arg-type]
             for module, name, other in (
-                (forgotten, "KEPT", KEPT),
+                (forgotten, "KEPT", self.kept),
                 (polling, "SWEEP_S", SWEEP_S),
                 (polling, "random", chance),
                 (agenda, "random", chance),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from services.federator.backends import InDoubt, NotSent
 from services.federator.records import account_of
-from tests.federator.clusters import TrueCluster, foreign
+from tests.federator.clusters import Backup, TrueCluster, foreign
 from tests.federator.simulation.process import MOST_SKEW_MS, Process
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ FOR_EVER_MS = 1 << 40
 LATEST_MS = 600_000
 """How late a submission may land."""
 TIMEOUT_MS = 6_000
+KEPT = 0
+"""Jobs that are over and still known: mostly none, so that whatever is late finds them forgotten."""
+REFUSING_CONTENTS = 0.03
+"""How many clusters refuse for a while what they would take before and behind it."""
+RESTORED = 0.2
+"""In how many histories a cluster is restored to an earlier moment."""
 
 
 class Network:
@@ -33,10 +40,15 @@ class Network:
         self.late = 0.15 if self.roll(0.6) else 0.0
         self.lasting = False
         """Whether something may be left that only an operator can settle."""
+        self.restores = False
+        """Whether clusters are restored: each is listed all the time, be a job open there or not."""
         for cluster in world.clusters.values():
             self._plan(cluster)
             if world.for_good:
                 self._plan_for_good(cluster)
+        if not self.calm:
+            self._plan_restores(Random(f"restores {world.seed}"))
+            self._plan_contents(Random(f"contents {world.seed}"))
 
     def roll(self, share: float) -> bool:
         return not self.calm and self.rng.random() < share
@@ -77,6 +89,36 @@ class Network:
         else:
             return
         self.lasting = True
+
+    def _plan_restores(self, rng: Random) -> None:
+        """Some clusters are restored to what they were at an earlier moment, at most once each. Chance of its own: what
+        happens else in a history stays as it was."""
+        if rng.random() >= RESTORED:
+            return
+        world, self.restores = self.world, True
+        world.kept = rng.choice((KEPT, 8))
+        for cluster in rng.sample(list(world.clusters.values()), rng.choice((1, 1, 2))):
+            if cluster.identifies and not cluster.holds:
+                continue  # there is no such cluster: who gives identities holds
+            taken_ms = rng.randrange(FAULTS_END_MS - 10_000)
+            world.at(taken_ms, self._back_up, cluster, rng.randrange(taken_ms + 5_000, FAULTS_END_MS))
+            self.lasting |= not cluster.holds
+
+    def _plan_contents(self, rng: Random) -> None:
+        """Some refuse contents for a while; most jobs are submitted at the beginning."""
+        for cluster in self.world.clusters.values():
+            if rng.random() < REFUSING_CONTENTS and (cluster.holds or not cluster.identifies):
+                begin_ms = rng.randrange(1, 15_000)
+                cluster.contents_ms = begin_ms, begin_ms + rng.randrange(60_000)
+                self.restores = True
+
+    def _back_up(self, cluster: TrueCluster, restored_ms: int) -> None:
+        self.world.at(restored_ms, self._restore, cluster, cluster.backup(), self.world.now_ms)
+
+    def _restore(self, cluster: TrueCluster, backup: Backup, taken_ms: int) -> None:
+        if not cluster.closed:
+            self.world.count["restored"] += 1
+            cluster.restore(backup, taken_ms, self.world.now_ms)
 
     def _period(self, longest_ms: int) -> tuple[int, int]:
         begin_ms = self.rng.choice((0, self.rng.randrange(FAULTS_END_MS)))

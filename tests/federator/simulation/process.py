@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import events as ev
@@ -15,6 +16,7 @@ from services.federator.backends import (
     Listing,
     NotSent,
     Owner,
+    Refused,
     Silent,
     Stopped,
     Submitted,
@@ -24,6 +26,7 @@ from services.federator.records import RACING, Key
 from services.state.clock import HEARTBEAT_NS
 
 if TYPE_CHECKING:
+    from tests.federator.clusters import TrueCluster
     from tests.federator.simulation.world import World
 
 MS = 1_000_000
@@ -133,20 +136,29 @@ class Process:
             return self.free(key)
         job = self.state.jobs[key[0]]
         place = job.places[key[1]]
-        if isinstance(answer, Taken):
+        refused = isinstance(answer, Refused) and answer.of_content and place.doubtful
+        if isinstance(answer, Taken) or refused:
             cluster, name = self.world.clusters[place.account], place.name
             asked = lambda: cluster.describe(name, self.world.now_ms)  # noqa: E731
-            return self.world.call(self, cluster, asked, self.described, key)
+            return self.world.call(self, cluster, asked, self.described, (key, answer))
         said = core.submission_answered(job, place, answer, key in self.tried)
         if said is not None:
             self.append(said)
         return self.free(key) if key not in self.state.submitting else self.later(key)
 
-    def described(self, key: Key, answer: Any) -> None:
-        if key not in self.state.submitting or not isinstance(answer, Described):
+    def described(self, about: tuple[Key, Submitted], answer: Any) -> None:
+        (key, before), refused = about, isinstance(about[1], Refused) and isinstance(answer, Absent)
+        if key not in self.state.submitting or not (isinstance(answer, Described) or refused):
             return self.later(key)
         job = self.state.jobs[key[0]]
-        self.append(core.name_described(job, job.places[key[1]], self.owner(key), answer))
+        place = job.places[key[1]]
+        said = (
+            core.submission_answered(job, place, before, tried=True)
+            if refused
+            else core.name_described(job, place, self.owner(key), answer)
+        )
+        if said is not None:
+            self.append(said)
         return self.free(key)
 
     def stop(self, key: Key) -> None:
@@ -167,7 +179,8 @@ class Process:
     # ------------------------------------------------------------------------------------------------- observations
 
     def poll(self, account: str) -> None:
-        if not self.state.open[account] and not self.world.requests:
+        open_there = self.state.open[account] or self.world.requests
+        if not open_there and not self.world.network.restores:
             self.idle.add(account)
             return
         cluster = self.world.clusters[account]
@@ -177,6 +190,11 @@ class Process:
     def looked(self, asked: tuple[str, int], answer: Listing | InDoubt | NotSent | Silent) -> None:
         lacking = observing.missing(self.state, asked[0], answer) if isinstance(answer, Listing) else []
         self.named((asked, answer, lacking, []), None)
+        looks = self.world.network.restores and isinstance(answer, Listing)
+        for key in observing.back(self.state, asked[0], answer) if looks else []:
+            cluster, name = self.world.clusters[asked[0]], self.state.jobs[key[0]].places[key[1]].name
+            by_name = lambda cluster=cluster, name=name: cluster.describe(name, self.world.now_ms)  # noqa: E731
+            self.world.call(self, cluster, by_name, self.came_back, key)
 
     def named(self, about: tuple[Any, Any, list[Key], list[Key]], described: Any) -> None:
         """Of what a list lacks the cluster is asked by name, one after the other."""
@@ -185,15 +203,28 @@ class Process:
             key = lacking.pop(0)
             absent += [key] if isinstance(described, Absent) else []
         if lacking:
-            cluster, name = self.world.clusters[asked[0]], self.state.jobs[lacking[0][0]].places[lacking[0][1]].name
-            by_name = lambda: cluster.describe(name, self.world.now_ms)  # noqa: E731
-            return self.world.call(self, cluster, by_name, self.named, about)
+            cluster, place = self.world.clusters[asked[0]], self.state.jobs[lacking[0][0]].places[lacking[0][1]]
+            return self.world.call(self, cluster, self.left_of(cluster, place.name, place.uid), self.named, about)
         self.gathered.append((*asked, answer, absent))
         if not self.world.gathers:
             self.look()
         elif len(self.gathered) == 1:
             self.world.after(1_000, self, self.look)
         return None
+
+    def left_of(self, cluster: TrueCluster, name: str, uid: str) -> Callable[[], Any]:
+        """Answered `Absent` where that is nothing."""
+        return lambda: cluster.describe(name, self.world.now_ms)
+
+    def came_back(self, key: Key, described: Any) -> None:
+        job = self.state.jobs.get(key[0])
+        if job is None or not isinstance(described, Described):
+            return
+        said = core.came_back(job, job.places[key[1]], self.owner(key), described)
+        if said is not None:
+            self.world.count["runs again"] += 1
+            self.append(said)
+            self.pump()
 
     def beat(self) -> None:
         """Log time goes on while a job races, however seldom clusters are listed."""

@@ -22,7 +22,7 @@ from services.federator.state import State
 from services.state.form import at_once
 from tests.federator.audit import Audit, Violation
 from tests.federator.clusters import TrueCluster
-from tests.federator.simulation.network import FAULTS_END_MS, LATEST_MS, Network
+from tests.federator.simulation.network import FAULTS_END_MS, KEPT, LATEST_MS, Network
 from tests.federator.simulation.people import People
 from tests.federator.simulation.process import Crash, Process
 
@@ -30,10 +30,10 @@ LONGEST_MS = 3_600_000
 """By then everything must have settled: faults end after four minutes, and an operator looks at what lasts."""
 LOOKED_AT_MS = FAULTS_END_MS + LATEST_MS + 100_000
 """By an operator: what could land late has landed."""
+FOUND_MS = FAULTS_END_MS + LATEST_MS + 300_000
+"""By then a list shows what a restored cluster runs again, or what came last of all, and it is stopped."""
 ORIGIN = "fed"
 """Of the jobs' UIDs; empty: as in logs of before there were origins."""
-KEPT = 0
-"""Jobs that are over and still known: none, so that whatever is late finds them forgotten."""
 AGAIN_MS = 120_000
 """Within this time a user submits a job again whose name is free."""
 MOST_COMMITS = 5_000
@@ -79,6 +79,7 @@ class World:
         }
         self.requests = [self.request(index) for index in range(rng.choice((1, 1, 1, 2)))]
         self.people = self.people_type(self)
+        self.kept = KEPT
         self.network = Network(self)
         self.call = self.network.call
         calm = self.network.calm
@@ -213,7 +214,7 @@ class World:
 
     def run(self) -> None:
         """To the end. Raises Violation."""
-        kept, forgotten.KEPT = forgotten.KEPT, KEPT
+        kept, forgotten.KEPT = forgotten.KEPT, self.kept
         try:
             self._run()
         finally:
@@ -229,11 +230,17 @@ class World:
                 break
         self.audit.end()
 
+    def is_loose(self) -> bool:
+        """Whether something runs that is not kept, and may still be found, as where a cluster was restored."""
+        return self.now_ms < FOUND_MS and any(self.audit.loose(job) for job in self.audit.jobs.values())
+
     def is_over(self) -> bool:
         """Faults are over, everything is settled, and nothing is under way any more but looks."""
         if self.now_ms < FAULTS_END_MS + 20_000 or self.requests or self.process is None or not self.process.alive:
             return False
         state = self.process.state
         if any(job.phase != SETTLED for job in state.jobs.values()) or [*forgotten.forgotten(state.over)]:
+            return False
+        if self.is_loose():
             return False
         return all(what.__name__ == "continued" for _, _, what, _ in self.queue)
