@@ -101,6 +101,12 @@ def test_probes_are_answered_one_port_behind_the_other(monkeypatch: pytest.Monke
     assert [one.health_port for one in together.of_each(("ingest", "binder"), {})] == [0, 0]
 
 
+def test_a_shell_completes_which_services() -> None:
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run ", "COMP_CWORD": "2"}
+    completed = CliRunner().invoke(app, prog_name="muster", env=asked)
+    assert completed.stdout.split() == ["ingest", "planner", "binder", "feed"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
