@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import events as ev
-from benchmarks.arguments import any_number, some
+from benchmarks.arguments import any_number, at_least, new_file, some
 from benchmarks.federation_clusters import TOKEN, USER, Clusters, name_of, protocol_of
 from events import Event, envelope, micro, subjects
 from events.connection import Connection
@@ -210,8 +210,8 @@ def _cpu(work: Callable[[], object]) -> float:
 class Federator:
     """`muster federator` as a process, and who asks it."""
 
-    def __init__(self, directory: Path, server: EmbeddedServer, uris: dict[str, str], profile: str) -> None:
-        self._arguments = ["cProfile", "-o", profile, "-m"] if profile else []
+    def __init__(self, directory: Path, server: EmbeddedServer, uris: dict[str, str], profile: Path | None) -> None:
+        self._arguments = ["cProfile", "-o", str(profile), "-m"] if profile else []
         self._arguments += ["services", "federator", "--nats", server.url]
         self._arguments += write_files(directory, uris, user=USER, token=TOKEN, poll_ms=POLL_MS)
         self._log = directory / "federator.log"
@@ -280,7 +280,9 @@ class Followed:
                 await asyncio.sleep(0.05)
 
 
-async def process(size: Size, starting: int, submitted: int, profile: str, directory: Path) -> dict[str, object]:
+async def process(
+    size: Size, starting: int, submitted: int, profile: Path | None, directory: Path
+) -> dict[str, object]:
     found: dict[str, object] = {"jobs": len(size.jobs), "clusters": len(size.aliases)}
     with EmbeddedServer(directory / "nats") as server, Clusters(size.aliases) as clusters:
         uris = clusters.uris
@@ -299,8 +301,10 @@ async def process(size: Size, starting: int, submitted: int, profile: str, direc
             followed = Followed()
             following = asyncio.create_task(followed.follow(log, await log.end()))
             try:
-                await _decisions(size, clusters, federator, followed, starting, found)
-                await _submissions(size, uris, federator, followed, submitted, found)
+                if starting:
+                    await _decisions(size, clusters, federator, followed, starting, found)
+                if submitted:
+                    await _submissions(size, uris, federator, followed, submitted, found)
             finally:
                 following.cancel()
             found["memory_at_most_mb"] = federator.memory_mb("VmHWM")
@@ -386,10 +390,10 @@ def _less(count: dict[str, int], before: dict[str, int]) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="A federator of many jobs over many clusters.")
     parser.add_argument("--jobs", type=some, default=10_000)
-    parser.add_argument("--clusters", type=some, default=20)
-    parser.add_argument("--starting", type=any_number, default=500, help="jobs that begin to run")
+    parser.add_argument("--clusters", type=at_least(2), default=20)
+    parser.add_argument("--starting", type=any_number, default=500, help="jobs that begin to run, of all at most")
     parser.add_argument("--submitted", type=any_number, default=100, help="jobs that are submitted by requests")
-    parser.add_argument("--profile", default="", metavar="FILE", help="cProfile's, of the federator")
+    parser.add_argument("--profile", type=new_file, metavar="FILE", help="cProfile's, of the federator")
     parser.add_argument("--only", choices=("cores", "process"))
     asked = parser.parse_args()
     size = Size(asked.jobs, asked.clusters)
@@ -397,7 +401,8 @@ def main() -> None:
         print(json.dumps({"cores": cores(size)}), flush=True)
     if asked.only != "cores":
         with tempfile.TemporaryDirectory() as directory:
-            found = asyncio.run(process(size, asked.starting, asked.submitted, asked.profile, Path(directory)))
+            starting = min(asked.starting, asked.jobs)
+            found = asyncio.run(process(size, starting, asked.submitted, asked.profile, Path(directory)))
         print(json.dumps({"process": found}), flush=True)
 
 

@@ -178,7 +178,8 @@ def main() -> None:
     parser.add_argument("--window-s", type=seconds, default=30.0)
     asked = parser.parse_args()
     print(json.dumps(asyncio.run(life(asked.gangs, asked.size))), flush=True)
-    print(json.dumps(asyncio.run(waiting(asked.waiting, asked.window_s))), flush=True)
+    if asked.waiting:
+        print(json.dumps(asyncio.run(waiting(asked.waiting, asked.window_s))), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import events as ev
-from benchmarks.arguments import some
+from benchmarks.arguments import new_file, some
 from benchmarks.plot import Panel, Series, write
 from benchmarks.snapshots import ASKED, CLUSTER, MB, PODS_PER_NODE, Cluster, told
 from events import envelope, subjects
@@ -140,7 +140,7 @@ def panel(points: list[dict[str, Any]]) -> Panel:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Memory of a planner's state.")
     parser.add_argument("--nodes", type=some, nargs="+", default=NODES)
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=new_file)
     parser.add_argument("--build", type=some, help=argparse.SUPPRESS)
     parser.add_argument("--fold", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()

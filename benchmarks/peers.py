@@ -34,7 +34,9 @@ from typing import Any, NamedTuple
 import uvloop
 import yaml
 
+from benchmarks.arguments import new_file, some
 from deploy.e2e.api import Api, ApiError, Object, collection
+from deploy.e2e.build import BIN
 from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import SCHEDULER, gang, nodes, pod, pod_group
@@ -365,27 +367,39 @@ def scratch(keep: bool) -> Iterator[Path]:
             yield Path(directory)
 
 
+def shapes(text: str) -> list[Shape]:
+    """Raises ArgumentTypeError."""
+    try:
+        return [Shape(*map(some, shape.split("x"))) for shape in text.split(",")]
+    except TypeError:
+        raise argparse.ArgumentTypeError(f"expected such as 1000x100x20, with commas, not {text!r}") from None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Muster beside other schedulers on a real apiserver.")
-    parser.add_argument("--shapes", default="1000x100x20,5000x50x100", help="nodes x gangs x pods of each gang")
+    shown = "nodes x gangs x pods of each gang"
+    parser.add_argument("--shapes", type=shapes, default="1000x100x20,5000x50x100", help=shown)
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--json", type=new_file, help="write the rows there")
     parser.add_argument("--keep-logs", action="store_true")
     asked = parser.parse_args()
     for name, known in ((asked.peers, PEERS), (asked.modes, MODES)):
         if unknown := set(name.split(",")) - set(known):
             parser.error(f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}")
+    if not (BIN / "etcd").exists():
+        parser.error(f"no {BIN / 'etcd'}: expected what `python -m deploy.e2e.build` builds")
     for package in ("events", "services"):
         compileall.compile_dir(ROOT / package, quiet=1)
     rows: list[Row] = []
     with scratch(asked.keep_logs) as directory:
-        for shape in asked.shapes.split(","):
+        for shape in asked.shapes:
+            sized = "x".join(map(str, shape))
             for mode in asked.modes.split(","):
                 for peer in asked.peers.split(","):
-                    here = directory / f"{shape}-{mode}-{peer.replace(' ', '-')}"
-                    print(f"{shape} {mode} {peer} … (logs in {here})", file=sys.stderr, flush=True)
-                    rows.append(uvloop.run(measure(peer, Shape(*map(int, shape.split("x"))), mode, here)))
+                    here = directory / f"{sized}-{mode}-{peer.replace(' ', '-')}"
+                    print(f"{sized} {mode} {peer} … (logs in {here})", file=sys.stderr, flush=True)
+                    rows.append(uvloop.run(measure(peer, shape, mode, here)))
                     print(json.dumps(asdict(rows[-1])), file=sys.stderr, flush=True)
     print("\n".join(table(rows)))
     if asked.json:

@@ -40,7 +40,7 @@ import msgspec
 
 import events as ev
 from benchmarks import planning
-from benchmarks.arguments import some
+from benchmarks.arguments import at_least, some
 from benchmarks.opening import opening
 from events import envelope, subjects
 from events.envelope import Header
@@ -416,8 +416,8 @@ def processes(path: Path, count: int, *, strangers: bool = False) -> dict[str, o
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Conflicts, inversions and decisions a second by shards.")
-    parser.add_argument("--nodes", type=some, default=5_000)
-    parser.add_argument("--shards", type=some, nargs="*", default=[1, 2, 4, 8])
+    parser.add_argument("--nodes", type=at_least(FREE_NODES + 1), default=5_000)
+    parser.add_argument("--shards", type=some, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--processes", action="store_true", help="one and two planner processes by the clock instead")
     parser.add_argument("--pods", type=some, default=40_000, help="of the recorded log")
     parser.add_argument("--rounds", type=some, default=3, help="over each recorded log")

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 import events as ev
-from benchmarks.arguments import some
+from benchmarks.arguments import new_file, some
 from benchmarks.opening import BLOCK, opening
 from benchmarks.plot import Panel, Series, write
 from events import envelope, subjects
@@ -276,7 +276,7 @@ def told(point: Callable[[int], dict[str, Any]], nodes: list[int]) -> list[dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description="Snapshots of large states.")
     parser.add_argument("--nodes", type=some, nargs="+", default=NODES)
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=new_file)
     parser.add_argument("--build", type=some, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     asked = parser.parse_args()

@@ -199,10 +199,19 @@ def federator(
     _serve("federator", as_json, nats_url=nats, cluster=named, clusters_file=clusters, body_keys_file=keys)
 
 
+def _together() -> list[str]:
+    from services.console import together
+
+    return list(together.ROLES)
+
+
 @app.command("run", rich_help_panel=SERVICES)
 def run_together(
     services: Annotated[
-        list[str] | None, typer.Argument(help="which (default: ingest planner binder feed)", metavar="[SERVICE]...")
+        list[str] | None,
+        typer.Argument(
+            help="which (default: ingest planner binder feed)", metavar="[SERVICE]...", autocompletion=_together
+        ),
     ] = None,
     nats: Nats = None,
     cluster: Cluster = None,

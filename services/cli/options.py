@@ -19,15 +19,24 @@ Cluster = Annotated[
 ]
 Kubeconfig = Annotated[
     str | None,
-    typer.Option(help="default: $KUBECONFIG, else the pod's service account, else ~/.kube/config", metavar="FILE"),
+    typer.Option(
+        help="default: $MUSTER_KUBECONFIG, else $KUBECONFIG, else the pod's service account, else ~/.kube/config",
+        metavar="FILE",
+    ),
 ]
 Schedulers = Annotated[
     str | None,
-    typer.Option("--scheduler-names", help="schedulerNames to serve, with commas (default: muster)", metavar="NAMES"),
+    typer.Option(
+        "--scheduler-names",
+        help="schedulerNames to serve, with commas (default: $MUSTER_SCHEDULER_NAMES, else muster)",
+        metavar="NAMES",
+    ),
 ]
 Shard = Annotated[
     str | None,
-    typer.Option(help="the planner's shard; auto: the first that is free (default: 0)", metavar="NAME|auto"),
+    typer.Option(
+        help="the planner's shard; auto: the first that is free (default: $MUSTER_SHARD, else 0)", metavar="NAME|auto"
+    ),
 ]
 FEDERATION_HELP = "name of the federation's log (default: that behind --nats, else federation)"
 Log = Annotated[str, typer.Argument(help=LOG, metavar="LOG")]

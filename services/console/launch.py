@@ -32,6 +32,8 @@ from services.settings import InvalidSetting, Settings
 from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
+ENDING = {signal.SIGTERM, signal.SIGINT}
+"""What tells a service to end."""
 AUTO = "auto"
 AUTO_SHARDS = 64
 """The shards that ``--shard auto`` takes: as many as there are partitions."""
@@ -61,7 +63,7 @@ def serve(role: str, settings: Settings) -> int:
         logger.error("%s", error)
         return USAGE
     try:
-        if wrong := _no_log(settings.nats_url):
+        if wrong := no_log(settings.nats_url):
             logger.error("%s", wrong)
             return USAGE
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
@@ -70,7 +72,7 @@ def serve(role: str, settings: Settings) -> int:
         telemetry.shutdown()
 
 
-def _no_log(location: str) -> str:
+def no_log(location: str) -> str:
     """What is wrong with where the log should be. A file has no leases, and may be somebody's copy of a log."""
     try:
         split(location)
@@ -106,8 +108,9 @@ def _nobody_heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 async def _serve(role: str, settings: Settings) -> int:
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # as `muster run` has them wait until here
     try:
         health = Health()
         await _until(stop, _hold_and_run(role, settings, stop, health), lambda: _grace_s(role, health))

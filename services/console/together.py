@@ -16,21 +16,27 @@ from typing import Any
 
 from events.children import dying_with_its_parent
 from services import settings
-from services.console.launch import serve
+from services.console.launch import ENDING, no_log, serve
 from services.console.roles import ASK_KUBERNETES
-from services.settings import Settings
+from services.settings import InvalidSetting, Settings
 from services.telemetry import logs
 
 logger = logging.getLogger("muster")
 ROLES = ("ingest", "planner", "binder", "feed")
 """All that serve one cluster."""
-ENDING = {signal.SIGTERM, signal.SIGINT}
 HEARD = {*ENDING, signal.SIGCHLD}
+LAST_PORT = 65535
 
 
 def of_each(roles: Sequence[str], flags: Mapping[str, Any]) -> list[Settings]:
     """The settings of each role: with probes, one port behind the other. Raises InvalidSetting."""
-    port = settings.read(flags).health_port
+    first = settings.read(flags)
+    if wrong := no_log(first.nats_url):
+        raise InvalidSetting(wrong)
+    port = first.health_port
+    if port and port + len(roles) - 1 > LAST_PORT:
+        most = LAST_PORT + 1 - len(roles)
+        raise InvalidSetting(f"MUSTER_HEALTH_PORT: expected {most} at most, as each service has a port, not '{port}'")
     ports = [{**os.environ, "MUSTER_HEALTH_PORT": str(port + at)} if port else os.environ for at in range(len(roles))]
     return [settings.read(flags, environment) for environment in ports]
 
@@ -48,7 +54,7 @@ def run(roles: Sequence[str], chosen: Sequence[Settings]) -> int:
         if pid == 0:
             if die is not None:
                 die()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD - ENDING)  # these once it can end cleanly
             return serve(role, own)
         running[pid] = role
     logs.configure("run", chosen[0].cluster, chosen[0].log_level, chosen[0].log_format)

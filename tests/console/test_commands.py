@@ -296,6 +296,13 @@ def test_the_help_says_of_each_option_what_it_is_and_what_it_takes() -> None:
         assert getattr(option, "is_flag", False) or option.metavar, option.name
 
 
+@pytest.mark.parametrize("name", ["nats", "cluster", "kubeconfig", "scheduler_names", "shard"])
+def test_the_help_names_the_variable_that_an_option_goes_before(name: str) -> None:
+    command: Any = typer.main.get_command(app)
+    (option,) = [option for option in command.commands["run"].params if option.name == name]
+    assert f"$MUSTER_{'NATS_URL' if name == 'nats' else name.upper()}" in option.help
+
+
 def _muster(arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(f"exec {sys.executable} -m services {arguments}", shell=True, **streams)
 

@@ -182,7 +182,7 @@ async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], 
 def test_where_a_log_cannot_be_is_said_before_anything_starts(where: str, said: str) -> None:
     """As it was: a federator ended with a traceback; a planner took the file for its log, made it where its name was
     misspelt, and what it had written into an exported log kept that from being exported into any more."""
-    assert launch._no_log(where).partition(" such as")[0] == said
+    assert launch.no_log(where).partition(" such as")[0] == said
 
 
 # ------------------------------------------------------------------------------------------------------------- the end

@@ -53,6 +53,15 @@ async def test_all_of_them_serve_and_hand_their_leases_over_when_they_are_told_t
 
 
 @IN_PROC
+async def test_told_to_end_while_they_start_it_ends_with_0(muster: Muster) -> None:
+    """As it was: 143, or 130 of Ctrl-C, as a service that had no handler yet was ended by the signal."""
+    run = muster.start("run", "ingest", "planner", "binder")
+    await until(lambda: children(run), "the first of them")
+    run.terminate()
+    assert await asyncio.to_thread(run.wait) == 0, run.tail()
+
+
+@IN_PROC
 async def test_where_one_ends_all_do(muster: Muster) -> None:
     run = await started(muster)
     found = children(run)
@@ -86,10 +95,16 @@ def test_probes_are_answered_one_port_behind_the_other(monkeypatch: pytest.Monke
     assert [(one.cluster, one.health_port) for one in each] == [("prod", 8080), ("prod", 8081)]
     assert each[0].holder != each[1].holder
     monkeypatch.setenv("MUSTER_HEALTH_PORT", "65535")
-    with pytest.raises(settings.InvalidSetting, match="MUSTER_HEALTH_PORT: expected a whole number <= 65535"):
+    with pytest.raises(settings.InvalidSetting, match=r"PORT: expected 65534 at most, .*, not '65535'"):
         together.of_each(("ingest", "binder"), {})
     monkeypatch.delenv("MUSTER_HEALTH_PORT")
     assert [one.health_port for one in together.of_each(("ingest", "binder"), {})] == [0, 0]
+
+
+def test_a_shell_completes_which_services() -> None:
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster run ", "COMP_CWORD": "2"}
+    completed = CliRunner().invoke(app, prog_name="muster", env=asked)
+    assert completed.stdout.split() == ["ingest", "planner", "binder", "feed"]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +112,7 @@ def test_probes_are_answered_one_port_behind_the_other(monkeypatch: pytest.Monke
     [
         (["ingest", "federator"], "error: SERVICE: expected some of ingest, planner, binder, feed, not 'federator'\n"),
         (["--cluster", "a b"], "error: --cluster: expected"),
+        (["--nats", "log.db"], "error: --nats, MUSTER_NATS_URL: log.db: expected a NATS URL such as"),
     ],
 )
 def test_what_is_asked_for_wrongly_is_told_before_anything_starts(arguments: list[str], said: str) -> None:
