@@ -15,6 +15,7 @@ from services.kubernetes.objects import Pod
 from services.kubernetes.transport import UNREADABLE
 from services.state.slices import at_once
 from tests.binder.behind import Client, behind, notice
+from tests.binder.behind import told as hear
 from tests.world import World
 
 REJECTED = ev.DeclarationRejected(
@@ -50,6 +51,10 @@ def world() -> World:
     return world
 
 
+def rejected(**about: str) -> ev.DeclarationRejected:
+    return msgspec.structs.replace(REJECTED, **about)
+
+
 async def told(world: World, client: Reading, times: int = 1) -> list[ev.Event]:
     writer, outcomes = behind(world, client)
     notice(writer, world)
@@ -62,7 +67,8 @@ async def test_it_is_told_once_what_is_wrong(world: World) -> None:
     client = Reading()
     assert not await told(world, client, times=2), "the log has the rejection already"
     said = client.said[0]
-    assert (said["status"], said["reason"], said["message"]) == ("False", "DeclarationRejected", MESSAGE)
+    assert (said["type"], said["status"]) == ("PodScheduled", "False")
+    assert (said["reason"], said["message"]) == ("DeclarationRejected", MESSAGE)
     assert "lastTransitionTime" in said
     assert len(client.said) == 1
 
@@ -195,3 +201,61 @@ async def test_one_that_can_be_read_by_now_is_not_told(world: World) -> None:
     world.facts(ev.RejectionEnded(kind="Pod", namespace="default", name="bad", uid="u-bad"))
     await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
     assert not client.said
+
+
+async def test_one_that_waited_is_told_again_what_it_waits_for_when_it_is_mended() -> None:
+    """The log knows that it was told that, and not that it was told of its declaration since."""
+    world, client, noticed = World(), Reading(), 0
+    client.seen = {"metadata": {"uid": "bad", "resourceVersion": "9"}}
+    writer, outcomes = behind(world, client)
+    for rejection in (None, rejected(uid="bad"), None):
+        if rejection is not None:
+            world.facts(rejection)
+        else:
+            world.pod("bad", cpu=200)
+            world.settle()
+        notice(writer, world, noticed)
+        await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
+        await hear(writer)
+        if outcomes:
+            world.append("binder", list(outcomes), cause="outcome")
+            outcomes.clear()
+        noticed = len(world.log.commits)
+    assert [one["reason"] for one in client.said] == ["Unschedulable", "DeclarationRejected", "Unschedulable"]
+
+
+def test_one_that_has_a_node_is_not_asked_for(world: World) -> None:
+    world.node("n0")
+    world.pod("runs", node="n0")
+    world.facts(rejected(name="runs", uid="runs"))
+    writer, _ = behind(world, Reading())
+    notice(writer, world)
+    assert len(list(writer.rejected_pods.due(10))) == 1
+    assert not writer.rejected_pods.waiting
+
+
+async def test_no_more_are_told_at_a_time_than_may_be_and_namespaces_take_turns(world: World) -> None:
+    """Of each there are two requests."""
+    for namespace, name in (("default", "bad-too"), ("others", "bad")):
+        world.facts(rejected(namespace=namespace, name=name, uid=f"u-{namespace}-{name}"))
+    writer, _ = behind(world, Reading())
+    notice(writer, world)
+    assert len(list(writer.rejected_pods.due(4))) == 2
+    assert list(writer.rejected_pods.waiting) == ["Pod/default/bad-too"]
+    assert len(list(writer.rejected_pods.due(1))) == 1, "it may be more than was asked for"
+    assert list(writer.rejected_pods.due(4)) == []
+
+
+@pytest.mark.parametrize("seen", [None, {"metadata": {"uid": "u-bad", "resourceVersion": "10"}}])
+async def test_each_request_counts_also_where_it_was_changed_or_is_gone_meanwhile(world: World, seen: Any) -> None:
+    client = Reading()
+
+    async def changes() -> None:
+        client.elsewhere = "10"
+        client.seen = seen
+
+    writer, _ = behind(world, client, changes)
+    notice(writer, world)
+    costs = [[await write.make() for write in list(writer.rejected_pods.due(10)) if write] for _ in range(2)]
+    assert costs == [[3], [1 if seen is None else 2]], "read, written, read again"
+    assert len(client.said) == (0 if seen is None else 1)

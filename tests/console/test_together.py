@@ -41,12 +41,15 @@ async def started(muster: Muster) -> Child:
     return run
 
 
-async def test_all_of_them_serve_and_hand_their_leases_over_when_they_are_told_to_end(muster: Muster) -> None:
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+async def test_all_of_them_serve_and_hand_their_leases_over_when_they_are_told_to_end(
+    muster: Muster, told: signal.Signals
+) -> None:
     muster.lease_s = 60  # none runs out meanwhile
     run = await started(muster)
     taken = [muster.said(kind)[-1].holder for kind in (ev.IngestTaken, ev.PlannerTaken, ev.BinderTaken)]
     assert len(set(taken)) == 3
-    run.terminate()
+    os.kill(run.pid, told)
     assert await asyncio.to_thread(run.wait) == 0, run.tail()
     for writer in ("ingest", "planner.0", "binder"):
         assert await holder_of(muster.log.connection, CLUSTER, writer) == ""

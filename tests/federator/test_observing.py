@@ -73,6 +73,16 @@ def test_a_run_that_no_list_showed_yet_is_not_missed() -> None:
     assert seen(world) == [], "that is said once"
 
 
+def test_what_a_list_shows_as_before_is_no_news() -> None:
+    """Else each poll would be a commit."""
+    world = accepted()
+    assert [one.state for one in seen(world, run("waiting"))] == ["waiting"]
+    assert seen(world, run("waiting")) == []
+    assert [one.attempt for one in seen(world, run("waiting", attempt=1))] == [1]
+    assert [one.state for one in seen(world, run("unknown", attempt=1))] == ["unknown"]
+    assert seen(world, run("unknown", attempt=2)) == [], "what is not known is of no attempt"
+
+
 def test_what_its_cluster_says_is_gone_keeps_its_attempt() -> None:
     world = accepted()
     seen(world, run(attempt=2))

@@ -7,7 +7,6 @@ fails ends the task. Anything else would end otherwise on one cluster than on an
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -100,8 +99,6 @@ def written(value: Any) -> str:
 
 def _number(value: float) -> str:
     """The fewest digits that tell it from every other, with an exponent only below a millionth and from 1e21 on."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "0"
     least = Decimal(repr(value)).normalize()

@@ -83,6 +83,7 @@ def test_a_task_is_told_of_all_roles() -> None:
         (1e-7, "1e-7"),
         (1.25e-9, "1.25e-9"),
         (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
         (1.5e21, "1.5e+21"),
         ((1 << 63) - 1, "9223372036854776000"),
         (float("inf"), "Infinity"),
@@ -116,6 +117,10 @@ def rendered(said: str, **parameters: Any) -> str:
             "<% $script.uri %> <% $nobody %> <% $secrets.x %> <% y %>",
             "<% $script.uri %> <% $nobody %> <% $secrets.x %> <% y %>",
         ),
+        (
+            "<% $parameters.x.y %> <% $parameters.x[0] %> <% $data.uri.first %>",
+            "<% $parameters.x.y %> <% $parameters.x.0 %> <% $data.uri.first %>",
+        ),
         ("<% $parameters %>", "[object Object]"),
         ("<%%> <% %>", "<%%> <% %>"),
         ("%> <% $parameters.x %> % >", "%> 1 % >"),
@@ -132,6 +137,11 @@ def test_references_that_are_never_closed_cost_no_more_than_their_length() -> No
     with pytest.raises(Unsupported, match="expected every <% to be closed"):
         rendered("<% " * 100_000)
     assert rendered("<% x " * 100_000 + "%>").startswith("<% x <%")
+
+
+def test_an_entry_far_behind_the_last_stays_a_reference() -> None:
+    """Python reads no number of so many digits."""
+    assert rendered(f"<% $data.uri[{'9' * 5_000}] %>") == f"<% $data.uri.{'9' * 5_000} %>"
 
 
 @pytest.mark.parametrize(
