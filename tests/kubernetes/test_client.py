@@ -238,7 +238,9 @@ async def test_pods_that_cannot_be_bound_any_more(cluster: SimulatedCluster, cli
     ("fault", "outcome"),
     [
         ({"status": 403}, "forbidden"),
-        ({"status": 401}, "forbidden"),
+        ({"status": 401}, "not_executed"),
+        ({"status": 401, "message": 'admission webhook "w" denied the request: no'}, "forbidden"),
+        ({"status": 401, "message": "p is forbidden: ValidatingAdmissionPolicy 'v' denied request: no"}, "forbidden"),
         ({"status": 422}, "rejected"),
         ({"status": 500}, "in_doubt"),
         ({"status": 504, "applied": True}, "in_doubt"),
