@@ -170,10 +170,11 @@ class Reader:
         self._versions[kind.name] = version
         self._errors[kind.name] = 0
 
-    async def _list_offered(self, versions: Sequence[Kind[Any]]) -> Kind[Any] | None:
+    async def _list_offered(self, versions: Sequence[Kind[Any]], *, running: bool = False) -> Kind[Any] | None:
         """List a kind that the cluster may lack, in the best version that it has; None where it has none.
 
-        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone.
+        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone. Of who is
+        `running` all else was granted: whatever is answered about this kind, it is asked for again.
         """
         name = versions[0].name
         served = [kind for kind in versions if self._served.has(kind.resource)]
@@ -183,7 +184,9 @@ class Reader:
                 return kind
             except NotFound:
                 continue
-            except Forbidden as error:
+            except ApiError as error:
+                if not (running or isinstance(error, Forbidden)):
+                    raise
                 logger.warning("%s: gangs declared there wait until it is granted", error)
                 return None
         self._tell_unread(versions)
@@ -250,7 +253,7 @@ class Reader:
                     logger.info("gone", extra={"kind": name, "because": str(error)})
                     await self._vanished(name)
             await self._asked.wait()
-            kind = await self._list_offered(versions)
+            kind = await self._list_offered(versions, running=True)
             if kind is not None:
                 logger.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
