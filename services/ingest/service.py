@@ -20,6 +20,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
@@ -162,9 +163,7 @@ class Reader:
                 version = version or of_page  # all have the first one's; a later one would skip what came in between
                 listed.update(seen.metadata.uid for seen in objects)
                 await self._take_in(objects)
-        for events in self.core.missing_in_slices(kind.name, listed):
-            self.gather.add(events)
-            await asyncio.sleep(0)
+        await self._add(self.core.missing_in_slices(kind.name, listed))
         if undone := self.core.undone - undone_before:
             logger.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
         self._versions[kind.name] = version
@@ -198,7 +197,7 @@ class Reader:
         its very words, and has them for all that is asked, also for what is there."""
         if self.core.knows(name):
             await _patiently("discover", granted=True)(self.client.discover)
-            self.gather.add(self.core.vanished(name))
+            await self._add(self.core.vanished_in_slices(name))
 
     def _tell_unread(self, versions: Sequence[Kind[Any]]) -> None:
         """Once of each: gangs of a definition that has only other versions wait, and nothing else says why.
@@ -213,13 +212,17 @@ class Reader:
             logger.warning("%s are served as %s, and read as %s: gangs declared there wait until they are", *names)
         self._unread[name] = unread
 
+    async def _add(self, slices: Iterable[list[Event]]) -> None:
+        for events in slices:
+            self.gather.add(events)
+            await asyncio.sleep(0)
+
     async def _take_in(self, objects: Sequence[Observed]) -> None:
         for start in range(0, len(objects), SLICE):
             events: list[Event] = []
             for seen in objects[start : start + SLICE]:
                 events += self.core.observe(seen, listed=True)
-            self.gather.add(events)
-            await asyncio.sleep(0)
+            await self._add(chain((events,), self.core.rest_in_slices()))
         if self.gather.pending > BEHIND:
             await self.gather.flush(left=BEHIND)
 
@@ -292,8 +295,7 @@ class Reader:
                 for line in lines[start : start + SLICE]:
                     events += self._take_in_line(kind, line)
             finally:
-                self.gather.add(events)
-            await asyncio.sleep(0)
+                await self._add(chain((events,), self.core.rest_in_slices()))
         if self.gather.pending > BEHIND:
             await self.gather.flush(left=BEHIND)
 
