@@ -91,8 +91,8 @@ class NamedObjects:
                 events += self.gone(old.uid, key)
             return events + self._ledger.reject(new)
         if old is None or not identity.same(old, new):
-            self._changed(key)
             events += self._folded(new)
+            self._changed(key)
         return events
 
     # ------------------------------------------------------------------------------------------------------ priorities
