@@ -151,6 +151,12 @@ class SqliteLog:
             check_purge(first, self._end())
             cursor.execute("DELETE FROM commits WHERE sequence < ?", (first,))
 
+    def checkpoint(self) -> None:
+        """All of it into the file itself, which somebody may copy without the one beside it; as far as no reader is in
+        the way. Raises LogError."""
+        with self.errors():
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     async def close(self) -> None:
         self._connection.close()
 

@@ -75,14 +75,19 @@ async def put(log: EventLog, kept: Kept, data: bytes, form: Form[Any]) -> None:
 
 async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:
     """All but the last few, those that the log confirms, without which nothing is purged, and the one on which a purged
-    log's beginning stands; those of another log before."""
+    log's beginning stands; those of another log before.
+
+    What is ahead of the end goes with one that is shown to be another log's. Else it may be this log's newest: a leader
+    that was stopped, and goes on, tells an end that was long ago.
+    """
     listed, (first, end) = await log.snapshots.listed(), await log.bounds()
-    for kept in list(listed):
-        if kept.sequence > end or await is_of_another(log, kept):
-            listed.remove(kept)
-            await log.snapshots.delete(kept)
-    standing = [kept.sequence for kept in listed if kept.sequence >= first - 1]
-    for kept in listed[KEPT:]:
+    ahead = [kept for kept in listed if kept.sequence > end]
+    others = [kept for kept in listed if kept.sequence <= end and await is_of_another(log, kept)]
+    for kept in (*others, *(ahead if others else ())):
+        await log.snapshots.delete(kept)
+    ours = [kept for kept in listed if kept not in ahead and kept not in others]
+    standing = [kept.sequence for kept in ours if kept.sequence >= first - 1]
+    for kept in ours[KEPT:]:
         if kept.sequence not in confirmed and (first == 1 or kept.sequence != standing[-1]):
             await log.snapshots.delete(kept)
 

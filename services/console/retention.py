@@ -30,6 +30,7 @@ from events.envelope import Stored
 from events.homes import SUFFIX, copy, is_server, without_credentials
 from events.log import EventLog, LogError
 from events.snapshots import Kept
+from events.sqlite import SqliteLog
 from events.subjects import subject
 from services.console.counted import counted
 from services.console.errors import Unusable
@@ -100,9 +101,14 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
     if bound.place >= found.first:
         if archive is not None:
             await _check_archived(log, archive, found.first, bound.place)
+            if isinstance(archive, SqliteLog):
+                archive.checkpoint()
         found.emptied = await _emptied(log, state, bound.place)
-        await _purge(log, bound.place, form)
-        found.purged, found.first = bound.place + 1 - found.first, bound.place + 1
+        began = (await log.bounds()).first  # another run may have been faster
+        if bound.place >= began:
+            await _purge(log, bound.place, form)
+        found.first = (await log.bounds()).first
+        found.purged = found.first - began
     return found
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -136,6 +137,7 @@ class Simulation:
             page = {"metadata": {"resourceVersion": "0"}, "items": items[kind.resource]}
             for seen in kind.page(msgspec.json.encode(page))[1]:
                 facts += core.observe(seen)
+        facts += chain.from_iterable(core.rest_in_slices())
         self._version = max((int(obj["metadata"].get("resourceVersion") or 0) for obj in objects), default=0)
         for start in range(0, len(facts), FACTS):
             self.append("ingest", facts[start : start + FACTS], "facts")

@@ -21,6 +21,8 @@ from services.state.clock import JUMP_NS
 
 MOST_SEEN = 10_000
 """Places of one commit, whatever their aliases: half of what a message takes."""
+MOST_TOLD = 3_000
+"""Other events of one commit, however long the words in them: they stand beside as many places as that."""
 MOST_STRAYS = 1_000
 """A cluster that invents some has the log grow by so many for each list that clears them, and the state no further."""
 
@@ -82,6 +84,9 @@ def commits(said: Sequence[Event]) -> Iterator[list[Event]]:
     decides nothing between two of them."""
     commit: list[Event] = []
     for event in said:
+        if len(commit) == MOST_TOLD:
+            yield commit
+            commit = []
         rest = event
         while isinstance(rest, ClusterObserved) and len(rest.runs) > MOST_SEEN:
             yield [*commit, msgspec.structs.replace(rest, runs=rest.runs[:MOST_SEEN])]

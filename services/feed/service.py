@@ -27,6 +27,8 @@ from services.telemetry.repeated import Repeated
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 """After an interruption; another feed of the same cluster would interrupt for ever, and so would a stream that takes
 nothing."""
+DOUBTED_S = 2.0
+"""An end of before is asked for again after this: a leader that was stopped tells it until it hears of the new one."""
 PORTION_BYTES = 1_000_000
 
 logger = logging.getLogger(__name__)
@@ -102,7 +104,9 @@ async def _check_log(log: EventLog, after: core.Place, time: str) -> None:
 
     Raises LogError for another log's: the feed would leave out what that one has at places which this one had.
     """
-    end = await log.end()
+    if after[0] > (end := await log.end()):
+        await asyncio.sleep(DOUBTED_S)
+        end = await log.end()
     if after[0] > end:
         found = f"ends at {end}: that was another log, or this one lost its end"
     elif (there := await _time_at(log, after[0])) not in ("", time):

@@ -38,6 +38,8 @@ Observed = Node | Pod | PodGroup | PriorityClass | Workload | Malformed
 
 SLICE_OBJECTS = 2_000
 """Of a state taken over between two yields, or found gone: a few milliseconds."""
+FEW = 10
+"""So many that name an object are told at once what it says. Thousands may, and so does each of a slice's objects."""
 SLICE_LISTED = 20_000
 """Looked up in a list between two yields: some milliseconds."""
 
@@ -113,7 +115,7 @@ class Ingest:
         events = book.observe(seen, listed)
         if uid:  # even if its fact is over, which forgets it: the object is there, and its older versions may yet come
             self._ledger.versions[uid] = version
-        return before + events
+        return before + events + self._said_again(FEW)
 
     def _lives_again(self, seen: Observed, version: int) -> bool:
         """Whether a pod's life went backwards by what a watch says: versions may have caught up, as after a backup of a
@@ -157,7 +159,25 @@ class Ingest:
         key = (metadata.namespace, metadata.name)
         rejection = self._ledger.rejection(kind, key)
         ended = [] if rejection is None or rejection.uid != metadata.uid else self._ledger.end(rejection)
-        return ended + self._books[kind].gone(metadata.uid, key)
+        return ended + self._books[kind].gone(metadata.uid, key) + self._said_again(FEW)
+
+    def rest_in_slices(self) -> Iterator[list[Event]]:
+        """What else objects that were observed, or are gone, say of those that name them. Others may be observed in
+        between."""
+        while self._ledger.any_due:
+            yield self._said_again(SLICE_OBJECTS)
+
+    def _said_again(self, most: int) -> list[Event]:
+        references, events = self._ledger.references, list[Event]()
+        for who in self._ledger.due(most):
+            if (whom := references.named_by(who)) is None:
+                continue  # gone meanwhile
+            if whom.kind == WORKLOAD.name:
+                events += self._pods.redeclared(who.name)
+            else:
+                kind, _, name = who.name.partition(" ")
+                events += self._named[kind].repriced(identity.split_key(name), whom.name)
+        return events
 
     def missing(self, kind: str, listed: set[str]) -> list[Event]:
         """After a full list of a kind was observed: deletions of whatever is not among the `listed` UIDs."""
@@ -179,8 +199,13 @@ class Ingest:
 
     def vanished(self, kind: str) -> list[Event]:
         """The kind is not served any more: all of it is gone, and may be there again with the same UIDs one day."""
+        return list(chain.from_iterable(self.vanished_in_slices(kind)))
+
+    def vanished_in_slices(self, kind: str) -> Iterator[list[Event]]:
+        """`vanished`, so many at a time. Other kinds may be observed in between."""
         known = sorted(self._books[kind].known(), key=_by_key)
-        return list(chain.from_iterable(self._all_gone(kind, known, set())))
+        yield []
+        yield from self._all_gone(kind, known, set())
 
     def knows(self, kind: str) -> bool:
         """Whether the log says anything of this kind."""
@@ -195,12 +220,18 @@ class Ingest:
                 yield events
                 events = []
         if kind == WORKLOAD.name:
-            events += self._workloads.redeclared()
+            yield events
+            events = []
+            for number, workload in enumerate(self._workloads.named(), 1):  # of some pods say what nobody saw
+                self._ledger.changed(workload)
+                if number % SLICE_LISTED == 0:
+                    yield []
         for _, rejected in sorted(self.rejected.items()):
             if rejected.kind == kind and rejected.uid not in listed:
                 self._ledger.versions.pop(rejected.uid, None)
                 events += self._ledger.end(rejected)
         yield events
+        yield from self.rest_in_slices()
 
 
 def _by_key(known: tuple[str, Key]) -> Key:

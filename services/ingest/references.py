@@ -34,10 +34,17 @@ class References:
             self._named[who] = whom
             self._naming.setdefault(whom, {})[who] = None
 
-    def naming(self, whom: Reference) -> list[str]:
-        """The names of those that name it, sorted: who came first is not in the log's state."""
-        return sorted(who.name for who in self._naming.get(whom, ()))
+    def named_by(self, who: Reference) -> Reference | None:
+        return self._named.get(who)
+
+    def naming(self, whom: Reference) -> list[Reference]:
+        """Those that name it, sorted: who came first is not in the log's state."""
+        return sorted(self._naming.get(whom, ()), key=_name)
 
     def named(self, kind: str) -> list[Reference]:
         """Everything of a kind that is named, there or not; sorted, too."""
-        return sorted(whom for whom in self._naming if whom.kind == kind)
+        return sorted((whom for whom in self._naming if whom.kind == kind), key=_name)
+
+
+def _name(one: Reference) -> str:
+    return one.name

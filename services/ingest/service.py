@@ -20,6 +20,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
@@ -162,18 +163,17 @@ class Reader:
                 version = version or of_page  # all have the first one's; a later one would skip what came in between
                 listed.update(seen.metadata.uid for seen in objects)
                 await self._take_in(objects)
-        for events in self.core.missing_in_slices(kind.name, listed):
-            self.gather.add(events)
-            await asyncio.sleep(0)
+        await self._add(self.core.missing_in_slices(kind.name, listed))
         if undone := self.core.undone - undone_before:
             logger.warning("list %s: the log was ahead of %d objects: %s", kind.resource.name, undone, SET_BACK)
         self._versions[kind.name] = version
         self._errors[kind.name] = 0
 
-    async def _list_offered(self, versions: Sequence[Kind[Any]]) -> Kind[Any] | None:
+    async def _list_offered(self, versions: Sequence[Kind[Any]], *, running: bool = False) -> Kind[Any] | None:
         """List a kind that the cluster may lack, in the best version that it has; None where it has none.
 
-        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone.
+        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone. Of who is
+        `running` all else was granted: whatever is answered about this kind, it is asked for again.
         """
         name = versions[0].name
         served = [kind for kind in versions if self._served.has(kind.resource)]
@@ -183,7 +183,9 @@ class Reader:
                 return kind
             except NotFound:
                 continue
-            except Forbidden as error:
+            except ApiError as error:
+                if not (running or isinstance(error, Forbidden)):
+                    raise
                 logger.warning("%s: gangs declared there wait until it is granted", error)
                 return None
         self._tell_unread(versions)
@@ -195,7 +197,7 @@ class Reader:
         its very words, and has them for all that is asked, also for what is there."""
         if self.core.knows(name):
             await _patiently("discover", granted=True)(self.client.discover)
-            self.gather.add(self.core.vanished(name))
+            await self._add(self.core.vanished_in_slices(name))
 
     def _tell_unread(self, versions: Sequence[Kind[Any]]) -> None:
         """Once of each: gangs of a definition that has only other versions wait, and nothing else says why.
@@ -210,13 +212,17 @@ class Reader:
             logger.warning("%s are served as %s, and read as %s: gangs declared there wait until they are", *names)
         self._unread[name] = unread
 
+    async def _add(self, slices: Iterable[list[Event]]) -> None:
+        for events in slices:
+            self.gather.add(events)
+            await asyncio.sleep(0)
+
     async def _take_in(self, objects: Sequence[Observed]) -> None:
         for start in range(0, len(objects), SLICE):
             events: list[Event] = []
             for seen in objects[start : start + SLICE]:
                 events += self.core.observe(seen, listed=True)
-            self.gather.add(events)
-            await asyncio.sleep(0)
+            await self._add(chain((events,), self.core.rest_in_slices()))
         if self.gather.pending > BEHIND:
             await self.gather.flush(left=BEHIND)
 
@@ -250,7 +256,7 @@ class Reader:
                     logger.info("gone", extra={"kind": name, "because": str(error)})
                     await self._vanished(name)
             await self._asked.wait()
-            kind = await self._list_offered(versions)
+            kind = await self._list_offered(versions, running=True)
             if kind is not None:
                 logger.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 
@@ -289,8 +295,7 @@ class Reader:
                 for line in lines[start : start + SLICE]:
                     events += self._take_in_line(kind, line)
             finally:
-                self.gather.add(events)
-            await asyncio.sleep(0)
+                await self._add(chain((events,), self.core.rest_in_slices()))
         if self.gather.pending > BEHIND:
             await self.gather.flush(left=BEHIND)
 

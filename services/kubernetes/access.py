@@ -230,9 +230,7 @@ def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
     server = _server(str(file), cluster.server)
     context = None
     if urlsplit(server).scheme == "https":
-        named = (cluster.certificate_authority, user.client_certificate, user.client_key)
-        files = [str(file), *(str(file.parent / path) for path in named if path)]
-        context = _renewed(files, lambda: _plain_context(file, *_sections(file)))
+        context = _as_written(file)
     return Access(
         base_url=server,
         ssl_context=context,
@@ -241,6 +239,24 @@ def _plain(file: Path, cluster: _Cluster, user: _User) -> Access:
         server_hostname=cluster.tls_server_name,
         proxy=_proxy(str(file), cluster.proxy_url, server),
     )
+
+
+def _as_written(kubeconfig: Path) -> Callable[[], ssl.SSLContext]:
+    """Of the files that it names by now, as these stand."""
+
+    def named() -> Callable[[], ssl.SSLContext]:
+        cluster, user = _sections(kubeconfig)
+        paths = (cluster.certificate_authority, user.client_certificate, user.client_key)
+        files = [str(kubeconfig.parent / path) for path in paths if path]
+        return _renewed(files, lambda: _plain_context(kubeconfig, cluster, user))
+
+    written = tls.Files([str(kubeconfig)], named, AccessError)
+
+    def context() -> ssl.SSLContext:
+        of_files = written.now()
+        return of_files()
+
+    return context
 
 
 def _plain_context(file: Path, cluster: _Cluster, user: _User) -> ssl.SSLContext:

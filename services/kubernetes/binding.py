@@ -19,10 +19,11 @@ Outcome = Literal["bound", "assigned", "precondition", "gone", "forbidden", "rej
 - ``precondition``: UID or resourceVersion are not those of the intent any more. After an attempt in doubt this may be
   that attempt's own doing: only the pod tells.
 - ``gone``: no such pod, or it is being deleted; or a webhook says so, which only the pod tells.
-- ``forbidden``: 401 or 403; the message names what is missing.
+- ``forbidden``: 403, or a policy's 401; the message names what is missing, or who denies it.
 - ``rejected``: any other definite no.
 - ``in_doubt``: no answer, a server error, or one of etcd's: it may have been executed, or may still be.
-- ``not_executed``: the server, or a webhook, was too busy (429), or the server refused the connection.
+- ``not_executed``: the server, or a webhook, was too busy (429), the server refused the connection, or took this client
+  for nobody (401): that says nothing of the pod, as while a token is exchanged, or who knows tokens is away.
 """
 
 
@@ -46,6 +47,9 @@ CREATED = 201
 _encode = msgspec.json.Encoder().encode
 _OF_THE_STORAGE = "Operation cannot be fulfilled on pods/binding "
 """So begins a conflict of what the Binding itself met; that of a precondition is about pods."""
+_denied = re.compile("denied (the )?request")
+"""Admission's words: a webhook may deny with a 401 of its own, and so does a ValidatingAdmissionPolicy whose reason is
+Unauthorized."""
 _assigned = re.compile(r'already assigned to node "([^"]*)"')
 
 
@@ -71,7 +75,7 @@ def result_of(error: ApiError) -> BindResult:
     outcome: Outcome = "rejected"
     if isinstance(error, Unreachable):
         outcome = "in_doubt" if error.sent else "not_executed"
-    elif error.code == 429:
+    elif error.code == 429 or (error.code == 401 and not _denied.search(error.message)):
         outcome = "not_executed"
     elif error.code in (401, 403):
         outcome = "forbidden"

@@ -35,6 +35,7 @@ from services.kubernetes.transport import (
     Transport,
     decoded,
     retrying,
+    unreadable,
     worth_repeating,
 )
 from services.telemetry.repeated import Repeated
@@ -132,7 +133,7 @@ class Client(Transport):
         try:
             return discovery.served(answer.body)
         except UNDECODABLE as error:
-            raise Unreachable("get /apis", type(error).__name__, str(error), sent=True) from error
+            raise unreadable("get /apis", answer.body, error) from error
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as it is now, or None. A consistent read. Raises ApiError."""

@@ -45,6 +45,8 @@ REPEATED_WITHIN_S = 30.0
 """The longest pause before a request is repeated, whatever was asked for."""
 UNREADABLE = "Unreadable"
 """The reason of an answer that is no object of its kind."""
+GZIP = b"\x1f\x8b"
+PACKED = "expected the answer as it is (Accept-Encoding: identity): something between packs it with gzip"
 T = TypeVar("T")
 _status_decoder = msgspec.json.Decoder(Status)
 _jitter = wait_random_exponential(multiplier=0.1, max=5.0)
@@ -96,7 +98,13 @@ def decoded(decoder: msgspec.json.Decoder[T], request: str, body: bytes) -> T:
     try:
         return nesting.decode(decoder, body)
     except UNDECODABLE as error:
-        raise Unreachable(request, UNREADABLE, f"expected an object: {error}", sent=True) from error
+        raise unreadable(request, body, error) from error
+
+
+def unreadable(request: str, body: bytes, error: Exception) -> Unreachable:
+    """Something between has answered, or packed the answer."""
+    said = PACKED if body.startswith(GZIP) else f"expected an object: {error}"
+    return Unreachable(request, UNREADABLE, said, sent=True)
 
 
 def heeding(backoff: Callable[[RetryCallState], float]) -> Callable[[RetryCallState], float]:

@@ -292,6 +292,20 @@ async def test_a_pod_that_somebody_else_bound_stays_where_it_is(muster: Muster) 
     await muster.check()
 
 
+async def test_who_is_taken_for_nobody_asks_again_and_keeps_the_room(muster: Muster) -> None:
+    """A 401 says nothing of the pod: a token was exchanged, or who knows tokens is away. As it was, the room of a gang's
+    member was given to others, while the rest of its gang was bound."""
+    names = create_gang(muster, "train", 4, 4)
+    muster.cluster.faults.plan(verb="bind", hang_up=True, name=names[1])
+    refusing = muster.cluster.faults.plan(verb="bind", status=401, name=names[1], times=3)
+    muster.start()
+    await until(lambda: len(muster.events(ev.PodBound)) == 4, "all of the gang to be bound")
+    assert refusing.hits == 3
+    assert not muster.events(ev.BindingFailed)
+    assert len(muster.events(ev.GangPermitted)) == 1
+    await muster.check()
+
+
 @pytest.mark.parametrize("status", [403, 422])
 async def test_a_refusal_after_an_attempt_in_doubt_is_no_answer_until_a_write_of_our_own_fenced_that_attempt(
     muster: Muster, status: int

@@ -33,6 +33,20 @@ def test_what_is_seen_of_many_places_is_cut_into_commits_that_the_log_takes() ->
     assert [*observing.commits([before, behind])] == [[before, behind]]
 
 
+@pytest.mark.parametrize("kind", [ev.RunReleased, ev.RemainsFound, ev.SubmissionHeld])
+def test_what_else_is_seen_of_many_places_is_cut_as_well(kind: type[ev.Event]) -> None:
+    """A cluster that was away while tens of thousands of runs were released: as it was, the federator ended, and so did
+    the next one."""
+    uid, longest = "f" * 16 + ".f" * 8, "a" * LONGEST_WORD
+    about = {"job": uid, "cluster": longest, "name": longest, "uid": longest, "adopted": False}
+    told = [kind(**{name: about[name] for name in kind.__struct_fields__})] * 60_000
+    sight = ev.ClusterObserved(account="a", asked_ns=5, runs=tuple(map(seen, range(30_000))))
+    commits = [*observing.commits([ev.Ticked(time_ns=1, jumped_ns=0), *told, sight, *told])]
+    assert len(msgspec.json.encode(told)) > MAX_COMMIT_BYTES
+    assert all(len(msgspec.json.encode(commit)) < MAX_COMMIT_BYTES for commit in commits)
+    assert [event for commit in commits for event in commit if isinstance(event, kind)] == told * 2
+
+
 async def test_nothing_is_decided_before_all_of_a_list_is_in_the_log(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:

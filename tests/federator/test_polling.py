@@ -130,6 +130,28 @@ async def test_a_cluster_that_did_not_answer_is_swept_again_at_the_next_poll() -
     assert swept == [0, 1, 2], "and then in an hour"
 
 
+async def test_a_list_that_looks_for_what_nobody_waits_for_is_the_polls_as_well() -> None:
+    """Each counts against the cluster's limit of lists. As it was, where `poll_ms` is as short as that allows, the poll
+    behind it had no room: the cluster counted as silent, and was listed for that again once it answered, for ever."""
+    polled, lists, seen = Polled(), 0, list[str]()
+
+    async def observe() -> Listing:
+        nonlocal lists
+        if (lists := lists + 1) == 4:
+            raise EndOfTest
+        return polled.listing
+
+    async def say(make: Callable[[], list[Event]], cause: str) -> None:
+        make()
+        seen.append(cause)
+
+    polled.polling._decider.say = say  # type: ignore[method-assign]
+    backend: Any = SimpleNamespace(observe=observe)
+    with pytest.raises(EndOfTest):
+        await polled.polling.run(ACCOUNT, Reach(backend, poll_s=0.001))
+    assert len(seen) == 3
+
+
 def test_what_the_clusters_own_log_vouched_for_is_an_answer() -> None:
     """R14: up to there the cluster was heard."""
     polled = Polled()

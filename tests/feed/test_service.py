@@ -120,6 +120,27 @@ async def test_a_log_that_ends_before_what_was_fed_is_another(server: EmbeddedSe
         assert len(await take(server.url, cluster, 18)) == 18, "its own log is no other"
 
 
+async def test_an_end_of_before_makes_no_other_log(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that was stopped tells it until it hears of the new one. As it was: the feed ended with 4."""
+    log, ends = MemoryLog(cluster), [4, 4]
+    await fill(log, commits=5)
+    async with feeding(log, server.url):
+        assert len(await take(server.url, cluster, 15)) == 15
+    await fill(log, commits=1)
+    known = log.end
+
+    async def end() -> int:
+        return ends.pop() if ends else await known()
+
+    monkeypatch.setattr(service, "DOUBTED_S", 0.1)
+    monkeypatch.setattr(log, "end", end)
+    async with feeding(log, server.url):
+        assert len(await take(server.url, cluster, 18)) == 18
+    assert not ends
+
+
 @pytest.mark.parametrize("longer", [0, 3])
 async def test_a_log_that_has_another_commit_there_is_another(
     server: EmbeddedServer, cluster: str, longer: int

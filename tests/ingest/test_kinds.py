@@ -93,6 +93,20 @@ async def test_a_kind_that_is_not_granted_costs_its_own_gangs_only(cluster: Simu
         await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup, once it is granted")
 
 
+@pytest.mark.parametrize("status", [401, 407])
+async def test_whatever_is_answered_about_a_kind_that_is_new_ends_no_ingest_that_runs(status: int) -> None:
+    """A token that was just exchanged, a gateway: as it was, ingest ended, though all else was granted before."""
+    async with SimulatedCluster(podgroups=False) as cluster, ingesting(MemoryLog("test"), cluster) as running:
+        refusing = cluster.faults.plan(verb="list", resource="podgroups", status=status, times=0)
+        cluster.install()
+        await running.says(lambda: refusing.hits > 2, "another try")
+        cluster.create(pod_group("g", 2))
+        cluster.create(pod("c"))
+        await running.says(lambda: "c" in {p.name for p in running.state.pods.values()}, "what else is watched")
+        cluster.faults.lift()
+        await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup")
+
+
 async def test_what_the_log_knows_is_asked_for_even_if_the_server_does_not_name_it_yet(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,6 +267,38 @@ def test_a_state_is_taken_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [len(events) for events in said] == [0, 0, 2, 2, 2, 0], "what is gone, a few at a time"
 
 
+def test_whom_a_workload_concerns_is_told_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: 50,000 pods heard of it in one piece, a third of a lease's life."""
+    monkeypatch.setattr(differ, "FEW", 1)
+    monkeypatch.setattr(differ, "SLICE_OBJECTS", 2)
+    core = Ingest(OURS)
+    core.observe(workload(a=2))
+    of_it = {"workloadRef": {"name": "w1", "podGroup": "a"}}
+    for number in range(6):
+        core.observe(pod(f"p{number}", **of_it))
+    told = core.observe(workload(version=2, a=3))
+    slices = core.rest_in_slices()
+    told += next(slices)
+    assert [event.uid for event in told] == ["uid-p0", "uid-p1", "uid-p2"]
+    core.deleted("Pod", pod("p4").metadata)
+    core.observe(pod("p5", version=3, node="n1", **of_it))
+    assert max(map(len, slices), default=0) <= 2
+    assert {one.gang.declared.min_member for one in core.pods.values()} == {3}
+    gone = [len(events) for events in core.vanished_in_slices(WORKLOAD.name)]
+    assert (max(gone), sum(gone)) == (2, 5)
+    assert {one.gang.declared for one in core.pods.values()} == {None}
+
+
+@pytest.mark.parametrize("api", ["scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1"])
+def test_what_is_gone_with_its_kind_is_told_in_slices(monkeypatch: pytest.MonkeyPatch, api: str) -> None:
+    monkeypatch.setattr(differ, "SLICE_OBJECTS", 2)
+    core = Ingest(OURS)
+    for number in range(5):
+        core.observe(pod_group(f"g{number}", api=api, minMember=2))
+    kind = "PodGroup" if api.startswith("scheduling.x") else VOLCANOS
+    assert [len(events) for events in core.vanished_in_slices(kind)] == [0, 2, 2, 1]
+
+
 def test_the_walks_have_something_of_everything() -> None:
     world, api = World(), Api(random.Random(3))
     core = Ingest(OURS)

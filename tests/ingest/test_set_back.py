@@ -175,7 +175,7 @@ def test_a_workload_that_had_its_name_before_declares_again() -> None:
     core = ingest(workload(uid="former", version=3, all=2), member, workload(uid="latter", version=5, all=3))
     told = core.observe(workload(uid="former", version=3, all=2), listed=True)
     said = [each.gang.declared for each in told if isinstance(each, PodObserved) and each.gang is not None]
-    assert [each and each.min_member for each in said] == [None, 2]
+    assert [each and each.min_member for each in said] == [2]
     assert core.undone == 1
     assert core.missing(WORKLOAD.name, {"former"}) == []
 

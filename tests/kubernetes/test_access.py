@@ -169,6 +169,24 @@ def test_a_token_that_stands_in_the_kubeconfig_is_read_anew(tmp_path: Path) -> N
     assert found.authorization() == "Bearer second"
 
 
+def test_files_that_a_kubeconfig_names_by_now_are_read_anew(tmp_path: Path) -> None:
+    """As it was: those of the start, so that one which was exchanged later, in place, needed a restart."""
+    for name in ("first.crt", "second.crt"):
+        (tmp_path / name).write_text(CERTIFICATE)
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority": "first.crt"}
+    found = access.from_kubeconfig(kubeconfig(tmp_path, cluster, {}))
+    assert found.ssl_context is not None
+    first = found.ssl_context()
+    kubeconfig(tmp_path, cluster | {"certificate-authority": "second.crt"}, {})
+    second = found.ssl_context()
+    (tmp_path / "second.crt").write_text("somebody is writing it")
+    assert found.ssl_context() is second
+    (tmp_path / "second.crt").write_text(CERTIFICATE + "\n")
+    third = found.ssl_context()
+    assert len({id(context) for context in (first, second, third)}) == 3
+    assert found.ssl_context() is third
+
+
 @pytest.mark.parametrize(
     ("cluster", "user", "said"),
     [

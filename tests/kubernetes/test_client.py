@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -238,7 +239,9 @@ async def test_pods_that_cannot_be_bound_any_more(cluster: SimulatedCluster, cli
     ("fault", "outcome"),
     [
         ({"status": 403}, "forbidden"),
-        ({"status": 401}, "forbidden"),
+        ({"status": 401}, "not_executed"),
+        ({"status": 401, "message": 'admission webhook "w" denied the request: no'}, "forbidden"),
+        ({"status": 401, "message": "p is forbidden: ValidatingAdmissionPolicy 'v' denied request: no"}, "forbidden"),
         ({"status": 422}, "rejected"),
         ({"status": 500}, "in_doubt"),
         ({"status": 504, "applied": True}, "in_doubt"),
@@ -311,6 +314,18 @@ async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], ans
         with pytest.raises(Unreachable) as error:
             await client.send("get pods", "GET", "/api/v1/pods")
         assert "s3cr3t" not in str(error.value)
+
+
+async def test_an_answer_that_was_packed_unasked_is_told_as_that(proxy: tuple[str, list[bytes]]) -> None:
+    """As it was: that JSON was malformed, or no UTF-8."""
+    url, answers = proxy
+    body = gzip.compress(b'{"metadata": {"name": "p"}}')
+    answers.append(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    async with Client(Access(base_url="http://h", proxy=url)) as client:
+        questions = client.get_pod("default", "p"), client.discover(), anext(client.pages(PODS))
+        for asked in questions:
+            with pytest.raises(Unreachable, match="something between packs it with gzip"):
+                await asked
 
 
 async def test_a_write_that_is_to_come_again_much_later_is_its_callers(

@@ -220,15 +220,15 @@ MORE: dict[str, Plant] = {
         "a Workload that changes is not read for the pods that are there",
         "services.ingest.books.workloads",
         (
-            ('        return ended + self._pods.redeclared("/".join(key))\n', "        return ended\n"),
-            ("        return self._pods.redeclared(name)\n", "        return []\n"),
+            ('        self._ledger.changed(Reference(WORKLOAD.name, "/".join(key)))\n', ""),
+            ("        self._ledger.changed(Reference(WORKLOAD.name, name))\n", ""),
         ),
         first=upstream.FROM,
     ),
     "priority class kept": Plant(
         "a PodGroup keeps the priority that its class had when it came",
         "services.ingest.books.named",
-        (("        if self.kind != PRIORITY_CLASS.name:\n            return []\n", "        return []\n"),),
+        (("            self._ledger.changed(Reference(self.kind, key[1]))\n", "            pass\n"),),
         first=upstream.FROM,
     ),
     "first page": Plant(

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from events.sqlite import SqliteLog
 from services.cli.muster import app
+from services.console import retention
 from services.console.retention import DAY_NS, retain
 from services.snapshots import KEPT, take
 from services.start import beginning, state_at
@@ -220,6 +222,50 @@ async def test_an_archive_that_does_not_give_back_what_it_was_given_purges_nothi
         await retain(log, archive, days=1, now_ns=NOW_NS)
     assert (await log.bounds()).first == 1
     await archive.close()
+
+
+async def test_what_goes_is_in_the_archives_own_file(
+    archive: SqliteLog, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: of a run that was killed behind its purge, the last commits stood in the `-wal` beside it alone."""
+    log, alone = MemoryLog(cluster), tmp_path / "alone.db"
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+
+    async def killed(first: int) -> None:
+        alone.write_bytes(archive.path.read_bytes())
+        raise SystemExit
+
+    monkeypatch.setattr(log, "purge", killed)
+    with pytest.raises(SystemExit):
+        await retain(log, archive, days=1, now_ns=NOW_NS)
+    copied = await open_log(str(alone), cluster)
+    assert await commits_of(copied) == log.commits
+    await copied.close()
+    await archive.close()
+
+
+async def test_of_two_runs_at_once_the_slower_says_where_the_log_begins(
+    cluster: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: that it had purged what the other had, and, in a warning, that no snapshot could be taken."""
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    checked = retention._emptied
+
+    async def overtaken(*about: Any) -> list[str]:
+        found = await checked(*about)
+        await log.purge(25)
+        return found
+
+    monkeypatch.setattr(retention, "_emptied", overtaken)
+    found = await retain(log, None, days=1, now_ns=NOW_NS)
+    assert (found.first, (await log.bounds()).first) == (25, 25)
+    assert found.purged <= 24
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

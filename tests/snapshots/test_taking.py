@@ -15,7 +15,7 @@ import events as ev
 from events import envelope
 from events.envelope import FIRST_VERSION, Stored
 from events.jetstream import JetStreamLog
-from events.log import EventLog, LogError
+from events.log import Bounds, EventLog, LogError
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from events.snapshots import Kept
@@ -122,6 +122,27 @@ async def test_those_of_another_log_of_this_name_go_and_keep_nobody_out(log: Eve
     await grow(log, commits, 20)
     taken.append(await take(log))
     assert await log.snapshots.listed() == taken[::-1]
+
+
+async def test_what_is_ahead_of_the_end_stays_until_another_log_is_shown(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that was stopped, and goes on, knows an earlier end and an earlier beginning until it hears of the new
+    leader. As it was: who took a snapshot by its word deleted all that were newer, also those that the log confirms."""
+    log = MemoryLog("test")
+    early = log.bounds
+    for _ in range(KEPT):
+        await grow(log, commits, 20)
+        await take(log)
+    kept = await log.snapshots.listed()
+    monkeypatch.setattr(log, "bounds", lambda: answered(Bounds(1, kept[-1].sequence + 5)))
+    await take(log)
+    monkeypatch.setattr(log, "bounds", early)
+    assert [one for one in kept if one not in await log.snapshots.listed()] == []
+
+
+async def answered(bounds: Bounds) -> Bounds:
+    return bounds
 
 
 async def test_an_empty_log_has_no_state_to_keep(log: EventLog) -> None:

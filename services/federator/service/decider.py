@@ -62,7 +62,7 @@ class Decider:
             said = make()
             if not said:
                 return False
-            for commit in observing.commits(said):
+            for commit in [said] if cause == "decide" else observing.commits(said):
                 sequence = await self.writer.append(commit, basis=self.state.sequence, cause=cause)
                 await in_slices(self.state.apply_in_slices(sequence, commit))
                 if (own := self.writer.stored) is not None:

@@ -65,11 +65,15 @@ class Polling:
         heard, one when something happened."""
         while True:
             pause_s = reach.poll_s * random.uniform(1.0, 1.1)
+            asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
+            swept: Listing | Silent | None = None
             if self._state.strays.get(account) or asyncio.get_running_loop().time() >= self._sweep_s.get(account, 0.0):
-                await self._sweep(account, reach.backend)
+                swept = await self._sweep(account, reach.backend)
             if self._state.open.get(account):
-                asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
-                answer = await self._ask(account, reach, asked_ns)
+                answer: Listing | Unchanged | Silent | None = swept  # each counts against the cluster's limit of lists
+                if answer is None or isinstance(reach.backend, Holding):  # what was cleared away is still in that one
+                    asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
+                    answer = await self._ask(account, reach, asked_ns)
                 absent = await self._absent(account, reach.backend, answer)
                 self._tell(account, answer)
                 await self._decider.say(lambda: self._seen(account, answer, asked_ns, absent), "outcome")  # noqa: B023
@@ -129,20 +133,21 @@ class Polling:
         vouched = await reach.log.vouches(cluster_log.watched(self._state, cluster, self._decider.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
 
-    async def _sweep(self, account: str, backend: Backend) -> None:
-        """What comes late, and what a restored cluster runs again, is found even where no job is open."""
+    async def _sweep(self, account: str, backend: Backend) -> Listing | Silent:
+        """What comes late, and what a restored cluster runs again, is found even where no job is open. The list."""
         known = dict(self._state.strays.get(account, {}))
         began_s = asyncio.get_running_loop().time()
         answer = await backend.observe()
         self._tell(account, answer)
         if not isinstance(answer, Listing):
-            return
+            return answer
         told = [await self._came_back(key, backend) for key in observing.back(self._state, account, answer)]
         if all(told):
             self._sweep_s[account] = began_s + SWEEP_S
         if isinstance(backend, Holding):
             await self._decider.say(lambda: self._late(account, answer), "outcome")
             await self._clear(account, backend, known, answer)
+        return answer
 
     async def _came_back(self, key: Key, backend: Backend) -> bool:
         """R18: a list shows it, and the cluster says whose it is. Whether it did."""

@@ -3,13 +3,13 @@ and who names whom."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 from events import Event
 from events.facts import DeclarationRejected, RejectionEnded
 from services.ingest import identity
 from services.ingest.identity import Key
-from services.ingest.references import References
+from services.ingest.references import Reference, References
 
 DELETED_KEPT = 65_536
 """UIDs of deleted objects that are remembered, against events that come after their end."""
@@ -27,6 +27,25 @@ class Ledger:
         """By kind, namespace and name; a fact about the object, or that it is gone, says that this is over, too."""
         self.references = References()
         """PodGroups → PriorityClasses, pods → Workloads."""
+        self._changed: OrderedDict[Reference, None] = OrderedDict()
+        """What others name, and came, changed or went."""
+        self._due: deque[Reference] = deque()
+        """Who named such a thing: a fact may have to be written again."""
+
+    @property
+    def any_due(self) -> bool:
+        return bool(self._changed or self._due)
+
+    def changed(self, whom: Reference) -> None:
+        """It came, changed or went: of who names it a fact may have to be written again."""
+        self._changed[whom] = None
+
+    def due(self, most: int) -> list[Reference]:
+        """Who is next, so many at most."""
+        while self._changed and len(self._due) < most:
+            whom, _ = self._changed.popitem(last=False)
+            self._due.extend(self.references.naming(whom))
+        return [self._due.popleft() for _ in range(min(most, len(self._due)))]
 
     def stale(self, uid: str, version: int) -> bool:
         """Whether a newer version of this object is known, or its deletion. Of one without a UID nothing is."""

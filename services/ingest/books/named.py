@@ -50,7 +50,8 @@ class NamedObjects:
         fact = self.facts.get(key)
         if fact is None or fact.uid != uid:
             return []
-        return self._folded(identity.deletion(fact)) + self._repriced(key)
+        self._changed(key)
+        return self._folded(identity.deletion(fact))
 
     # ------------------------------------------------------------------------------------------------------ observing
 
@@ -90,7 +91,8 @@ class NamedObjects:
                 events += self.gone(old.uid, key)
             return events + self._ledger.reject(new)
         if old is None or not identity.same(old, new):
-            events += self._folded(new) + self._repriced(key)
+            events += self._folded(new)
+            self._changed(key)
         return events
 
     # ------------------------------------------------------------------------------------------------------ priorities
@@ -100,18 +102,14 @@ class NamedObjects:
         found = self._books[PRIORITY_CLASS.name].facts.get(("", name))
         return found.value if isinstance(found, PriorityClassObserved) else None
 
-    def _repriced(self, key: Key) -> list[Event]:
+    def _changed(self, key: Key) -> None:
         """If this is a PriorityClass, it came, changed or went: PodGroups that name it have another priority."""
-        if self.kind != PRIORITY_CLASS.name:
-            return []
-        events: list[Event] = []
-        for name in self._ledger.references.naming(Reference(self.kind, key[1])):
-            groups, _, group = name.partition(" ")
-            events += self._books[groups]._reprice(identity.split_key(group), self._value(key[1]))
-        return events
+        if self.kind == PRIORITY_CLASS.name:
+            self._ledger.changed(Reference(self.kind, key[1]))
 
-    def _reprice(self, key: Key, priority: int | None) -> list[Event]:
-        fact = self.facts.get(key)
+    def repriced(self, key: Key, priority_class: str) -> list[Event]:
+        """What the PriorityClass that it names says now, to a PodGroup."""
+        fact, priority = self.facts.get(key), self._value(priority_class)
         if not isinstance(fact, PodGroupObserved) or fact.declaration.priority == priority:
             return []
         declaration = msgspec.structs.replace(fact.declaration, priority=priority)

@@ -24,7 +24,7 @@ from events.objects import Declaration
 from services.ingest import identity, normalise
 from services.ingest.books.ledger import Ledger
 from services.ingest.books.writes import Writes
-from services.ingest.decoding import POD, WORKLOAD, Malformed
+from services.ingest.decoding import POD, Malformed
 from services.ingest.dialects import native
 from services.ingest.identity import Key
 from services.ingest.references import Reference
@@ -138,15 +138,11 @@ class Pods:
 
     # ------------------------------------------------------------------------------------------- what Workloads declare
 
-    def redeclared(self, workload: str) -> list[Event]:
-        """What the Workload says now, to its pods."""
-        events: list[Event] = []
-        for uid in self._ledger.references.naming(Reference(WORKLOAD.name, workload)):
-            pod = self.facts[uid]
-            new = self._declared(pod)
-            if new != pod and pod.status not in FINISHED:
-                events += self._folded([new])
-        return events
+    def redeclared(self, uid: str) -> list[Event]:
+        """What its Workload says now, to a pod."""
+        pod = self.facts[uid]
+        new = self._declared(pod)
+        return self._folded([new]) if new != pod and pod.status not in FINISHED else []
 
     def _declared(self, pod: PodObserved) -> PodObserved:
         """The pod with what its Workload declares of its gang, if it has one."""

@@ -11,6 +11,7 @@ from services.ingest.books.pods import Declared, Pods
 from services.ingest.decoding import WORKLOAD, Malformed
 from services.ingest.dialects import native
 from services.ingest.identity import Key
+from services.ingest.references import Reference
 from services.ingest.rejection import Rejection
 from services.kubernetes.objects import Workload
 
@@ -20,7 +21,7 @@ class Workloads:
     more: its pods repeat what Workloads declared that went while nobody looked."""
 
     def __init__(self, pods: Pods, ledger: Ledger) -> None:
-        self._pods, self._ledger = pods, ledger
+        self._ledger = ledger
         self._declared = pods.workloads
 
     def holder(self, key: Key) -> str:
@@ -42,7 +43,8 @@ class Workloads:
         rejection = self._ledger.rejection(WORKLOAD.name, key)
         ended = self._ledger.end(rejection) if rejection is not None else []
         self._declared["/".join(key)] = Declared(metadata.uid, declared)
-        return ended + self._pods.redeclared("/".join(key))
+        self._ledger.changed(Reference(WORKLOAD.name, "/".join(key)))
+        return ended
 
     def gone(self, uid: str, key: Key) -> list[Event]:
         """It declares nothing any more: it is gone, or cannot be read."""
@@ -52,15 +54,12 @@ class Workloads:
             return []
         del self._declared[name]
         self._ledger.versions.pop(uid, None)
-        return self._pods.redeclared(name)
+        self._ledger.changed(Reference(WORKLOAD.name, name))
+        return []
 
-    def named(self) -> list[str]:
+    def named(self) -> list[Reference]:
         """The Workloads that pods name, there or not."""
-        return [one.name for one in self._ledger.references.named(WORKLOAD.name)]
-
-    def redeclared(self) -> list[Event]:
-        """What pods say of Workloads that nobody saw: these are gone."""
-        return [event for name in self.named() for event in self._pods.redeclared(name)]
+        return self._ledger.references.named(WORKLOAD.name)
 
 
 def _declarations(seen: Workload | Malformed) -> dict[str, Declaration] | DeclarationRejected:
