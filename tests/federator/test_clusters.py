@@ -176,7 +176,9 @@ def test_of_one_entry_too_everything_is_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "[", "a: 1", "clusters: []", "clusters: [a]", "clusters: {}", "clusters: {a: 1}\n---\n{}"])
+@pytest.mark.parametrize(
+    "text", ["", "[", "a: 1", "clusters: []", "clusters: [a]", "clusters: {}", "clusters: {a: 1}\n---\n{}"]
+)
 def test_what_is_no_clusters_file(text: str) -> None:
     with pytest.raises(InvalidClusters):
         parse(text)
