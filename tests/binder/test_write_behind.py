@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import events as ev
+from events import dialects
 from services.binder.service import conditions, kubernetes_events, pod_groups, rounds
 from services.binder.service.rounds import Rate, Write
 from services.binder.service.write_behind import WriteBehind
@@ -57,6 +58,15 @@ async def test_namespaces_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(client.conditions) == 50
     assert client.events[1] == "bound"
     assert client.conditions[1] == "waits"
+
+
+def test_namespaces_take_turns_with_their_pod_groups_too() -> None:
+    writer, _ = behind(World(), Client())
+    first, second, other = (
+        dialects.gang_key("coscheduling/v1alpha1", *about) for about in (("many", "a"), ("many", "b"), ("others", "a"))
+    )
+    writer.pod_groups.note((first, second, other))
+    assert [writer.pod_groups.gangs.take() for _ in range(3)] == [first, other, second]
 
 
 async def test_a_pod_that_goes_before_its_write_begins_costs_nothing(world: World) -> None:

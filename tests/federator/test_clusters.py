@@ -96,6 +96,8 @@ KUBERNETES: dict[str, Any] = {"kind": "kubernetes", "uri": "https://k.example", 
         (KUBERNETES | {"log": {"domain": "a.b", "cluster": "c"}}, "clusters.a.log.domain: expected letters, digits"),
         (KUBERNETES | {"log": {"domain": "a\n", "cluster": "c"}}, "clusters.a.log.domain: expected letters, digits"),
         (OPENPAI | {"log": {"domain": "d", "cluster": "c"}}, "clusters.a.log: not known; expected uri, user, token"),
+        (KUBERNETES | {"scheduler": ""}, "clusters.a.scheduler: expected some text"),
+        (KUBERNETES | {"timeout_ms": 0}, "clusters.a.timeout_ms: expected milliseconds"),
         ({"kind": "slurm"}, "clusters.a.kind: expected openpai or kubernetes"),
         (["a"], "clusters.a: expected a mapping"),
     ],
@@ -174,7 +176,9 @@ def test_of_one_entry_too_everything_is_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "[", "a: 1", "clusters: []", "clusters: {}", "clusters: {a: 1}\n---\n{}"])
+@pytest.mark.parametrize(
+    "text", ["", "[", "a: 1", "clusters: []", "clusters: [a]", "clusters: {}", "clusters: {a: 1}\n---\n{}"]
+)
 def test_what_is_no_clusters_file(text: str) -> None:
     with pytest.raises(InvalidClusters):
         parse(text)
