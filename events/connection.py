@@ -98,7 +98,7 @@ class Connection:
         """Who signed in, for people."""
         self._credentials_file = ""
         self._leaderless = Leaderless()
-        self._flushing: set[asyncio.Future[None]] = set()
+        self._flushing: dict[asyncio.Future[None], None] = {}  # not a set: their order is who goes on first
         self._answers_since_s: float | None = float("-inf")
         """Since when every question was answered; None while the last one was not."""
 
@@ -244,11 +244,11 @@ class Connection:
         if not self.client.is_connected:
             return
         flushing = asyncio.ensure_future(self.client.flush())
-        self._flushing.add(flushing)
+        self._flushing[flushing] = None
         try:
             await asyncio.wait({flushing})
         finally:
-            self._flushing.discard(flushing)
+            del self._flushing[flushing]
             flushing.cancel()
             await asyncio.gather(flushing, return_exceptions=True)
 

@@ -32,7 +32,7 @@ SHORTENED = 3
 TOLD_EVERY_S = 10.0
 PORTION = 200
 """Seeds between two writes of the counter."""
-PLANT_SEEDS = 400
+PLANT_SEEDS = 1_000
 """Seeds after which a planted bug counts as not found."""
 
 
