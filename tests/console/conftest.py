@@ -29,6 +29,15 @@ def nats(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
+def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A server's own URL, and that of its websockets."""
+    with EmbeddedServer(tmp_path, extra="websocket { host: 127.0.0.1, port: -1, no_tls: true }") as server:
+        (ports,) = tmp_path.glob("*.ports")
+        (websocket,) = json.loads(ports.read_text())["websocket"]
+        yield server.url, websocket
+
+
+@pytest.fixture
 def log(tmp_path: Path) -> Path:
     """A log that `simulate` left behind."""
     manifests = tmp_path / "all.json"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
-import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +17,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 import events as ev
-from deploy.certificates import Authority
-from events.envelope import MalformedCommit, decode
+from events.envelope import MalformedCommit
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, holder_of
@@ -29,7 +25,6 @@ from events.log import Unavailable
 from events.server import EmbeddedServer
 from services import settings
 from services.console import launch, roles
-from services.console.processes import Child, stop
 from services.health import Health
 from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.errors import Unreachable
@@ -68,24 +63,6 @@ async def test_a_server_that_does_not_take_every_decision_is_told_of(
     assert len(caplog.messages) == told
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
-def test_numpy_starts_no_threads() -> None:
-    """One for each core, if it may; with a single core there is none to start."""
-    program = """
-import os, sys
-from services.__main__ import main
-sys.argv = ["muster", "--version"]
-try:
-    main()
-except SystemExit:
-    import services.state.nodes
-    print(len(os.listdir("/proc/self/task")))
-"""
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert ran.stdout.split()[-1] == "1"
-
-
 @pytest.fixture
 def collector() -> Iterator[None]:
     """Leaves it as it was."""
@@ -106,69 +83,6 @@ async def test_a_service_collects_its_garbage(nats: str) -> None:
     assert not running.done()
     running.cancel()
     await asyncio.wait({running})
-
-
-@pytest.fixture
-def urls(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A server's own URL, and that of its websockets."""
-    with EmbeddedServer(tmp_path, extra="websocket { host: 127.0.0.1, port: -1, no_tls: true }") as server:
-        (ports,) = tmp_path.glob("*.ports")
-        (websocket,) = json.loads(ports.read_text())["websocket"]
-        yield server.url, websocket
-
-
-ALL, OWN, NONE = "all of it", "without certificates", "none"
-STARTED = """
-import ssl, sys
-from services.cli.muster import _import_aiohttp
-system = ssl.create_default_context().get_ca_certs()
-_import_aiohttp(*sys.argv[1:])
-assert ssl.create_default_context().get_ca_certs() == system
-try:
-    from aiohttp.connector import _SSL_CONTEXT_VERIFIED
-except ImportError:
-    print("none")
-else:
-    print("all of it" if _SSL_CONTEXT_VERIFIED.get_ca_certs() else "without certificates")
-"""
-
-
-@pytest.mark.parametrize(
-    ("role", "url", "has"),
-    [
-        ("planner", "nats://a:4222,tls://b:4222", NONE),
-        ("feed", "nats://ws:4222", NONE),
-        ("planner", "ws://a", ALL),
-        ("feed", "nats://a,WSS://b", ALL),
-        ("ingest", "nats://a", OWN),
-        ("binder", "wss://a", ALL),
-        ("federator", "nats://a", ALL),
-    ],
-)
-def test_how_much_of_aiohttp_a_service_starts_with(role: str, url: str, has: str, tmp_path: Path) -> None:
-    """And the system's certificates are there as before for who wants them, whatever the service has."""
-    authority = tmp_path / "system.pem"
-    authority.write_text(Authority("system").certificate)
-    environment = {**os.environ, "SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(tmp_path / "none")}
-    command = [sys.executable, "-c", STARTED, role, url]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (ended.stdout.strip(), ended.stderr) == (has, "")
-
-
-async def test_a_planner_reaches_its_log_over_websockets(urls: tuple[str, str], tmp_path: Path) -> None:
-    """Where the URL is another one it starts without the library for these."""
-    url, websocket = urls
-    log = await open_log(url, "test", create=True)
-    child = Child(
-        "planner", ["services", "planner", "--nats", websocket, "--cluster", "test"], tmp_path / "planner.log"
-    )
-    try:
-        async with asyncio.timeout(60):
-            first = await anext(log.follow())
-    finally:
-        stop([child])
-        await log.close()
-    assert isinstance(decode(first[0]).events[0], ev.PlannerTaken)
 
 
 @pytest.mark.parametrize(
