@@ -150,7 +150,9 @@ class Draw:
     def occupant(self, number: int, nodes: list[str]) -> tuple[Object, Object]:
         pod = self.pod(f"o-{self.seed}-{number}", "default-scheduler")
         node = pod["spec"]["nodeName"] = "gone" if self.sometimes(0.05) else self.one(nodes)
-        ports = {(node, port["hostPort"]) for port in ports_of(pod) if "hostPort" in port}
+        of_host = "hostNetwork" in pod["spec"]  # there the API server makes each port of a container one of the node's
+        opened = (port.get("hostPort", port["containerPort"] if of_host else 0) for port in ports_of(pod))
+        ports = {(node, port) for port in opened if port}
         if ports & self.opened:  # the kube-scheduler forgets a port when the first of two pods that hold it finishes
             for container in containers_of(pod):
                 container.pop("ports", None)
