@@ -31,6 +31,7 @@ from events.envelope import Header, Stored
 from events.policy import DEFAULT_POLICY
 from services.planner.core import Cycle
 from services.state.fold import State
+from services.state.slices import at_once
 
 NODES = (1_000, 5_000, 10_000)
 LENGTHS = struct.Struct("<III")
@@ -106,7 +107,7 @@ def plan(state: State) -> int:
     refused = [state.groups[key] for cohort in state.cohorts.values() for key in cohort.groups]
     cycle = Cycle(state, DEFAULT_POLICY, "0")
     for batch in cycle.batches(refused[: DEFAULT_POLICY.cycle_pods]):
-        cycle.plan(batch)
+        at_once(cycle.plan(batch))
     return len(cycle.events())
 
 

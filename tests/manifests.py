@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+from services.simulator.manifests import read_yaml
 
 Object = dict[str, Any]
 
@@ -36,3 +40,11 @@ def pod_group(name: str, minimum: int) -> Object:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"minMember": minimum},
     }
+
+
+def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
+    """All objects of the files. Raises ManifestError for the first that cannot be taken."""
+    objects, refused = read_yaml(list(paths))
+    if refused:
+        raise refused[0]
+    return objects

@@ -6,12 +6,15 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
+import msgspec
 import pytest
 import typer.main
 
 from services.cli.muster import app
+from services.federator import snapshot as federation
+from services.state import State
 from services.state.reasons import REASONS
 
 ROOT = Path(__file__).parents[1]
@@ -154,6 +157,24 @@ def test_the_table_of_themes_has_each_decision() -> None:
     text = _read(ROOT / "ARCHITECTURE.md")
     table = text[text.index("| theme | decisions |") : text.index("**D1. ")]
     assert set(re.findall(r"\bD\d+\b", table)) == set(re.findall(r"^\*\*(D\d+)\. ", text, re.MULTILINE))
+
+
+def test_what_bounds_each_attribute_of_a_state_is_told() -> None:
+    """Of all that is recorded or derived, but for single values; D63 has a cluster's, D65 a federation's."""
+    text = _read(ROOT / "ARCHITECTURE.md")
+    of_one_commit = {"moved", "regrouped"}
+    empty = State()
+    attributes = {name for name in State.__slots__ if not isinstance(getattr(empty, name), str | int | None)}
+    recorded = {field.name for field in msgspec.structs.fields(federation.Snapshot) if get_origin(field.type) is dict}
+    assert _bounded(text, "D63") == attributes - of_one_commit | {"resources"}
+    assert _bounded(text, "D65") == recorded | {"origin"}
+
+
+def _bounded(text: str, decision: str) -> set[str]:
+    """The attributes that the decision's table names."""
+    after = text[text.index(f"**{decision}. ") :]
+    table = after[after.index("| attributes | bounded by |") :].partition("\n\n")[0]
+    return set(re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines())))
 
 
 def test_each_reason_of_a_refusal_stands_beside_what_users_are_told() -> None:

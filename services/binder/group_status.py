@@ -12,7 +12,7 @@ from typing import NamedTuple
 from events import dialects
 from services.state import reasons
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, SUCCEEDED, TERMINATING, Cohort, Gang
+from services.state.records import BOUND, FAILED, FINISHED, SUCCEEDED, TERMINATING, Cohort, Gang
 
 ENDED = ("Finished", "Failed", "Completed")
 """Phases of a gang that has ended."""
@@ -81,7 +81,7 @@ def where_ended(state: State, gang: Gang, status: dict[str, object]) -> dict[str
     waited_for = dialects.family(gang.dialect) in _PHASES and not gang.satisfied
     if "phase" not in status or status["phase"] in ENDED or waited_for:
         return {}
-    over = all(state.pods[uid].status in (SUCCEEDED, FAILED) for uid in gang.members)
+    over = all(state.pods[uid].status in FINISHED for uid in gang.members)
     return {phase: {"running": 0} for phase in ENDED} if over else {}
 
 

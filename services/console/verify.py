@@ -33,7 +33,6 @@ from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
 from services.start import FOLD_BYTES, NoStart, beginning, in_slices, read_on, snapshots_said
 from services.state.form import Folded, UnknownCommit, UnknownVersion
-from services.state.slices import at_once
 from services.state.validate import Violated
 
 
@@ -130,7 +129,7 @@ async def verify(
     async for batch in read_on(log, verifier.report.start, end):
         if verifier.blind:
             break
-        await in_slices(verifier.check_in_slices(batch, validate_every))
+        await in_slices(verifier.check(batch, validate_every))
         if progress is not None:
             progress(batch[-1].sequence, end)
     verifier.finish(strict=bool(validate_every))
@@ -182,12 +181,8 @@ class Verifier:
 
     # -------------------------------------------------------------------------------------------------- second reading
 
-    def check(self, batch: list[Stored], validate_every: int = 0) -> None:
-        """Raises UnknownCommit."""
-        at_once(self.check_in_slices(batch, validate_every))
-
-    def check_in_slices(self, batch: list[Stored], validate_every: int = 0) -> Generator[None, None, None]:
-        """`check`, with a yield now and then, so that a connection can answer pings in between."""
+    def check(self, batch: list[Stored], validate_every: int = 0) -> Generator[None, None, None]:
+        """With a yield now and then, so that a connection can answer pings in between. Raises UnknownCommit."""
         if self.report.start == self.state.sequence > 0:
             yield from self._decide_again()
         folded = 0

@@ -13,11 +13,10 @@ from events import objects
 from events.facts import PodObserved
 from services.ingest import normalise
 from services.kubernetes.objects import Pod
+from services.state.records import FINISHED
 
 if TYPE_CHECKING:
     from services.state.records import Pod as PodRecord
-
-FINISHED = ("succeeded", "failed")
 
 
 class Outcome(NamedTuple):

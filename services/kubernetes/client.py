@@ -29,6 +29,7 @@ from services.kubernetes.resources import Resource
 from services.kubernetes.transport import (
     JSON,
     LONGEST_WAIT_S,
+    MERGE,
     REPEATED_WITHIN_S,
     UNREADABLE,
     Answer,
@@ -42,7 +43,6 @@ from services.telemetry.repeated import Repeated
 
 logger = logging.getLogger("muster.kubernetes")
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-MERGE = "application/merge-patch+json"
 PAGE = 1_000
 """Objects that one page of a list holds at most: a few MB, decoded in about 10 ms."""
 WATCH_S = 300

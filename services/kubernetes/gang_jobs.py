@@ -16,9 +16,8 @@ from services.kubernetes.access import Access
 from services.kubernetes.errors import NotFound, Unreachable
 from services.kubernetes.objects import Int32, Listed, Metadata, Object, Time
 from services.kubernetes.resources import PODS, Resource
-from services.kubernetes.transport import JSON, UNREADABLE, Answer, Transport, decoded, retrying
+from services.kubernetes.transport import JSON, MERGE, UNREADABLE, Answer, Transport, decoded, retrying
 
-MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 JOBS = Resource("jobs.batch", "/apis/batch/v1/jobs")
 CONTROLLER = "batch.kubernetes.io/controller-uid"

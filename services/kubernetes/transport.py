@@ -30,7 +30,7 @@ from services.kubernetes.errors import BY_CODE, ApiError, Conflict, NoCredential
 from services.kubernetes.objects import Status
 from services.kubernetes.share import KEPT_S, TURNED_AWAY, Share
 
-JSON = "application/json"
+JSON, MERGE = "application/json", "application/merge-patch+json"
 NO_SUCH_PATH = b"404 page not found"
 """What an API server says of a path that it does not serve. Another page may be a gateway's."""
 TOKEN_LIFE_S = 60.0

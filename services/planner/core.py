@@ -70,7 +70,7 @@ def _plan(state: State, policy: Policy, shard: str, queue: list[Group]) -> Gener
     cycle = Cycle(state, policy, shard)
     yield
     for batch in cycle.batches(queue):
-        yield from cycle.plan_in_slices(batch)
+        yield from cycle.plan(batch)
         if cycle.slice_over():
             yield
     cycle.begun.clear()  # attempts refer to the cycle: until a collection of garbage, each would keep a copy of the room
@@ -148,12 +148,8 @@ class Cycle:
         if batch:
             yield batch
 
-    def plan(self, batch: list[Group]) -> None:
-        """`plan_in_slices` in one go."""
-        at_once(self.plan_in_slices(batch))
-
-    def plan_in_slices(self, batch: list[Group]) -> Generator[None, None, None]:
-        """Place the batch as its shard would, on nodes of that shard's own first."""
+    def plan(self, batch: list[Group]) -> Generator[None, None, None]:
+        """Place the batch as its shard would, on nodes of that shard's own first. In slices."""
         owner = self.state.owner(batch[0])
         self.silent = self.shard is not None and owner != self.shard
         self.room.own = own_nodes(self.state.table, self.shards, owner)

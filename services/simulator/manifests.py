@@ -72,34 +72,21 @@ class ManifestError(ValueError):
     """What is wrong with a file: names the file, the document (from 1), the object, the field, what was expected."""
 
 
-def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
-    """All objects of the files, in order; of a directory those of its .yaml, .yml and .json files; ``-``: of stdin.
-
-    Raises ManifestError for the first that cannot be taken.
-    """
-    objects, refused = _sorted_out(paths)
-    if refused:
-        raise refused[0]
-    return objects
-
-
 def read_yaml(paths: Sequence[Path | str]) -> tuple[list[Object], list[ManifestError]]:
-    """As `load_yaml`, but what cannot be taken costs itself only: the other objects, and what is wrong with each of it.
+    """All objects of the files, in order, and what is wrong with each that cannot be taken, which costs itself only; of a
+    directory those of its .yaml, .yml and .json files; ``-``: of stdin.
 
     Raises ManifestError for a file that cannot be read, and where nothing is left.
     """
-    objects, refused = _sorted_out(paths)
-    if paths and not objects:
-        named = ", ".join(named_file(Path(path)) for path in paths)
-        raise refused[0] if refused else ManifestError(f"{named}: expected Kubernetes objects, found none")
-    return objects, refused
-
-
-def _sorted_out(paths: Iterable[Path | str]) -> tuple[list[Object], list[ManifestError]]:
     found = [one for path in paths for file in _files(path) for one in _load_file(file)]
     objects = [one for one in found if not isinstance(one, ManifestError)]
+    refused = [one for one in found if isinstance(one, ManifestError)]
     _name(objects)
-    return list(_to_come(objects)), [one for one in found if isinstance(one, ManifestError)]
+    left = list(_to_come(objects))
+    if paths and not left:
+        named = ", ".join(named_file(Path(path)) for path in paths)
+        raise refused[0] if refused else ManifestError(f"{named}: expected Kubernetes objects, found none")
+    return left, refused
 
 
 def _to_come(objects: Sequence[Object]) -> Iterator[Object]:

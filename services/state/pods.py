@@ -19,6 +19,7 @@ from services.state.records import (
     BOUND,
     BOUND_CLAIM,
     FAILED,
+    FINISHED,
     NOMINATED,
     PENDING,
     PERMITTED,
@@ -34,7 +35,6 @@ from services.state.records import (
 if TYPE_CHECKING:
     from services.state.fold import State
 
-FINISHED = (SUCCEEDED, FAILED)
 _set = msgspec.structs.force_setattr
 
 

@@ -11,6 +11,7 @@ from events.objects import ClassRoom, Declaration, NodeAssignment
 
 # A pod's status: pending, bound, terminating, succeeded, failed (as in `PodObserved`).
 PENDING, BOUND, TERMINATING, SUCCEEDED, FAILED = "pending", "bound", "terminating", "succeeded", "failed"
+FINISHED = (SUCCEEDED, FAILED)
 
 # A claim's stage. `proposed` counts for planners only; the binder counts all the others.
 PROPOSED, HELD, PERMITTED, BOUND_CLAIM, NOMINATED = "proposed", "held", "permitted", "bound", "nominated"

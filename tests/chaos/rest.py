@@ -14,6 +14,7 @@ from services.planner.core import Cycle
 from services.state import membership
 from services.state.fold import State
 from services.state.records import BOUND_CLAIM, FAILED, PENDING, READY, SUCCEEDED, Gang
+from services.state.slices import at_once
 from services.state.validate import Violated, validate_state
 from tests.chaos.witness import Seen
 
@@ -49,7 +50,7 @@ def fitting(state: State) -> list[str]:
     for group in state.groups.values():
         if any(membership.placeable(state, uid) for uid in membership.members(state, group)):
             cycle = Cycle(state, state.policy)
-            cycle.plan([group])
+            at_once(cycle.plan([group]))
             if cycle.placed:
                 found.append(group.key)
     return found

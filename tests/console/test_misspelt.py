@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from events.dialects import POD_GROUPS
 from services.cli.muster import app
 from services.console.misspelt import ANNOTATIONS, LABELS, misspelt
-from services.simulator.manifests import load_yaml
+from tests.manifests import load_yaml
 
 MANIFESTS = Path(__file__).parents[3] / "shared" / "manifests"
 OTHERS = (

@@ -18,10 +18,9 @@ from services.console.policy import changed
 from services.console.profiles import PROFILES, UnknownProfile, profile
 from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
-from services.simulator.manifests import load_yaml
 from tests import shared
 from tests.console.manifests import given_out, node, placed, pod, workload
-from tests.manifests import GANG, pod_group
+from tests.manifests import GANG, load_yaml, pod_group
 
 SHARED = shared.SHARED / "manifests" / "coscheduling"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"

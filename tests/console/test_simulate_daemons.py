@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-from services.simulator.manifests import load_yaml
 from tests.console.manifests import given_out, node, placed, pod, pod_spec, workload
-from tests.manifests import GANG, pod_group
+from tests.manifests import GANG, load_yaml, pod_group
 
 
 def daemons(name: str, cpu: str = "1", **fields: object) -> dict:

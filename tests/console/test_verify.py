@@ -62,7 +62,7 @@ def test_a_large_cycle_is_decided_again_in_slices(world: World, monkeypatch: pyt
     monkeypatch.setattr(commits, "SLICE_UNITS", 1)
     verifier = Verifier(world.log.cluster)
     verifier.expect(world.log.commits)
-    slices = len(list(verifier.check_in_slices(world.log.commits)))
+    slices = len(list(verifier.check(world.log.commits)))
     verifier.finish()
     assert verifier.report.verified
     assert slices > verifier.report.decided
@@ -347,7 +347,7 @@ def test_facts_that_nobody_decides_on_are_folded_in_slices(monkeypatch: pytest.M
     monkeypatch.setattr(verification, "FOLD_BYTES", 1)
     verifier = Verifier("test")
     verifier.expect(commits)
-    places = [verifier.state.sequence for _ in verifier.check_in_slices(commits)]
+    places = [verifier.state.sequence for _ in verifier.check(commits)]
     assert set(range(len(commits))) <= set(places)
     assert sum(1 for _ in snapshot.FORM.digest_in_slices(world.state)) == len(list(snapshot.lines(world.state)))
     assert at_once(snapshot.FORM.digest_in_slices(world.state)) == snapshot.digest(verifier.state)

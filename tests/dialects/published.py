@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from services.simulator.manifests import load_yaml
 from tests import shared
+from tests.manifests import load_yaml
 
 Object = dict[str, Any]
 

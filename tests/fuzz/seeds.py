@@ -13,11 +13,11 @@ import events as ev
 from events import envelope, object_store
 from events.envelope import Header, Stored
 from services.feed import core as feed
-from services.simulator.manifests import load_yaml
 from services.state import snapshot
 from services.state.fold import State
 from tests.events import samples, stored
 from tests.fuzz.generate import SCALARS, TEXTS, encoded
+from tests.manifests import load_yaml
 
 ROOT = Path(__file__).parents[2]
 

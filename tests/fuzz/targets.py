@@ -35,7 +35,7 @@ from services.kubernetes.errors import Unreachable
 from services.kubernetes.transport import Answer, error_of
 from services.simulator import traces
 from services.simulator.errors import ApiError
-from services.simulator.manifests import ManifestError, load_yaml
+from services.simulator.manifests import ManifestError
 from services.simulator.resources import BUILT_IN
 from services.simulator.selectors import predicate
 from services.simulator.traces import TraceError
@@ -45,6 +45,7 @@ from services.state.form import Damaged, UnknownCommit, UnknownVersion, at_once
 from tests.events.writing import HEADER
 from tests.fuzz import answers, federation, requests, seeds
 from tests.fuzz.generate import encoded
+from tests.manifests import load_yaml
 
 
 class Target(NamedTuple):

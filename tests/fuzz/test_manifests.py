@@ -13,13 +13,13 @@ from hypothesis import given
 from services.console import show
 from services.console.simulate import simulate
 from services.documents import DEEPEST, NotYaml, load_all
-from services.simulator.manifests import ManifestError, load_yaml
+from services.simulator.manifests import ManifestError
 from services.state.validate import validate_state
 from tests.console.manifests import node, pod, pod_spec, workload
 from tests.fuzz import examples
 from tests.fuzz.generate import TEXTS, jsons, spoiled
 from tests.fuzz.targets import scratch
-from tests.manifests import pod_group
+from tests.manifests import load_yaml, pod_group
 
 REQUIREMENT = {"key": "zone", "operator": "Gt", "values": ["3"]}
 FULL = pod_spec(

@@ -16,7 +16,7 @@ from events import Event
 from events.facts import NodeDeleted, NodeObserved, PodObserved
 from services.ingest.decoding import WORKLOAD
 from services.ingest.differ import Ingest
-from services.ingest.restored import FINISHED
+from services.state.records import FINISHED
 from services.state.validate import validate_state
 from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, workload
 from tests.ingest.test_restart import KINDS, KOORDINATORS, OURS, Api, binds, observed

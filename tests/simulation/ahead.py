@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from services.planner.core import Cycle
 from services.state import cohorts, queueing
+from services.state.slices import at_once
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -43,5 +44,5 @@ def has_room(state: State, key: str) -> bool:
 def _tried(state: State, key: str) -> Cycle:
     assert state.policy is not None
     cycle = Cycle(state, state.policy)
-    cycle.plan([state.groups[key]])
+    at_once(cycle.plan([state.groups[key]]))
     return cycle

@@ -18,6 +18,7 @@ from services.state import lacking, membership, reasons, snapshot, timeouts
 from services.state.clock import RESERVATION
 from services.state.fold import State
 from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING, Clock, Group
+from services.state.slices import at_once
 from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
 
@@ -158,7 +159,7 @@ def verified(witness: Witness) -> str:
     """The log decided again from its beginning; the digest. Raises Violation."""
     verifier = Verifier("simulated")
     verifier.expect(witness.commits)
-    verifier.check(witness.commits)
+    at_once(verifier.check(witness.commits))
     verifier.finish(strict=True)
     report, digest = verifier.report, snapshot.digest(witness.state)
     if report.differences or report.violation:
@@ -225,7 +226,7 @@ def _nothing_that_fits_waits(state: State) -> None:
         if cohort is not None and "bytes too large" in cohort.message:
             continue  # it depends on where its pods go and on what is kept for them: tried again after `Policy.retry_ms`
         cycle = Cycle(state, state.policy)
-        cycle.plan([group])
+        at_once(cycle.plan([group]))
         if cycle.placed and not _is_tried_otherwise(state, group):
             raise Violation(f"{group} fits and waits (7.12)")
         if not group.cohort:

@@ -19,7 +19,7 @@ import events as ev
 from events import dialects
 from services.ingest.decoding import KINDS
 from services.ingest.differ import Ingest
-from services.state.pods import FINISHED
+from services.state.records import FINISHED
 from tests.simulation.told import Object
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from services.simulator.errors import ApiError
-from services.simulator.manifests import ManifestError, load_yaml, read_yaml
+from services.simulator.manifests import ManifestError, read_yaml
 from services.simulator.offline import served
 from tests import shared
+from tests.manifests import load_yaml
 
 SHARED = shared.SHARED / "manifests"
 
@@ -282,7 +283,8 @@ def test_published_annotations_that_are_no_strings_are_refused(name: str) -> Non
 
 def test_a_list_of_nothing_is_none(tmp_path: Path) -> None:
     """As Go's API machinery says it."""
-    assert load_yaml([write(tmp_path / "a.yaml", "apiVersion: v1\nkind: PodList\nitems: null\n")]) == []
+    text = "{apiVersion: v1, kind: PodList, items: null}\n---\n{apiVersion: v1, kind: Node, metadata: {name: a}}\n"
+    assert [obj["kind"] for obj in load_yaml([write(tmp_path / "a.yaml", text)])] == ["Node"]
 
 
 def test_the_items_of_a_typed_list_are_of_its_kind(tmp_path: Path) -> None:

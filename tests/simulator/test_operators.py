@@ -8,7 +8,7 @@ import pytest
 
 from services.simulator.errors import ApiError
 from services.simulator.offline import served
-from services.simulator.operators import operated
+from services.simulator.operators import admitted
 from services.simulator.operators.pod_groups import GROUP_NAME, MINIMUM, QUEUE_NAME
 from tests.simulator.objects import Object, template, workload
 
@@ -26,6 +26,14 @@ def task(name: str, replicas: int, **more: Any) -> Object:
     return {"name": name, "replicas": replicas, "template": template(), **more}
 
 
+def operated(objects: list[Object]) -> list[Object]:
+    """The objects, each followed by what its controller makes of it. Raises what a webhook says where one refuses."""
+    made, refused = admitted(objects)
+    if refused:
+        raise refused[0]
+    return made
+
+
 def of_kind(objects: list[Object], kind: str) -> list[Object]:
     return [obj for obj in objects if obj["kind"] == kind]
 
@@ -34,7 +42,7 @@ def test_a_volcano_jobs_tasks_are_pods_of_one_pod_group() -> None:
     job = volcano_job(
         task("ps", 1), task("worker", 2, minAvailable=1), minAvailable=2, queue="q", priorityClassName="high"
     )
-    made = list(operated([job]))[1:]
+    made = operated([job])[1:]
     (group,), pods = of_kind(made, "PodGroup"), of_kind(made, "Pod")
     assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert group["spec"] == {
@@ -52,14 +60,14 @@ def test_a_volcano_jobs_tasks_are_pods_of_one_pod_group() -> None:
 
 
 def test_without_a_minimum_all_replicas_are_it() -> None:
-    (group,) = of_kind(list(operated([volcano_job(task("a", 2), task("b", 3))])), "PodGroup")
+    (group,) = of_kind(operated([volcano_job(task("a", 2), task("b", 3))]), "PodGroup")
     assert group["spec"]["minMember"] == 5
 
 
 @pytest.mark.parametrize("said", [{}, {"minAvailable": 0}])
 def test_without_a_minimum_a_job_has_its_tasks_together(said: Object) -> None:
     job = volcano_job(task("ps", 1), task("worker", 4, minAvailable=2), **said)
-    (group,) = of_kind(list(operated([job])), "PodGroup")
+    (group,) = of_kind(operated([job]), "PodGroup")
     assert (group["spec"]["minMember"], group["spec"]["minTaskMember"]) == (3, {"ps": 1, "worker": 2})
 
 
@@ -68,7 +76,7 @@ def test_a_jobs_topology_and_its_tasks_partitions_are_its_pod_groups() -> None:
     hard = {"mode": "hard", "highestTierAllowed": 1}
     partitions = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1, "networkTopology": hard}
     job = volcano_job(task("ps", 1), task("worker", 4, partitionPolicy=partitions), networkTopology=hard)
-    (group,) = of_kind(list(operated([job])), "PodGroup")
+    (group,) = of_kind(operated([job]), "PodGroup")
     assert group["spec"]["networkTopology"] == hard
     assert group["spec"]["subGroupPolicy"] == [
         {"name": "worker", "subGroupSize": 2, "minSubGroups": 1, "networkTopology": hard}
@@ -86,7 +94,7 @@ def test_a_jobs_topology_and_its_tasks_partitions_are_its_pod_groups() -> None:
 )
 def test_what_volcanos_webhook_denies_is_refused_in_its_words(job: Object, said: str) -> None:
     with pytest.raises(ApiError) as refused:
-        list(operated([job]))
+        operated([job])
     assert refused.value.code == 403
     assert "Job default/train" in refused.value.message
     assert said in refused.value.message
@@ -95,7 +103,7 @@ def test_what_volcanos_webhook_denies_is_refused_in_its_words(job: Object, said:
 @pytest.mark.parametrize("replicas", [-1, "2", True, 1.5])
 def test_a_count_that_is_none_is_refused_by_its_field(replicas: Any) -> None:
     with pytest.raises(ApiError, match=r"spec\.tasks\[0\]\.replicas"):
-        list(operated([volcano_job(task("a", replicas))]))
+        operated([volcano_job(task("a", replicas))])
 
 
 def test_null_in_a_template_is_nothing_in_its_pods() -> None:
@@ -117,9 +125,9 @@ def test_a_cron_job_runs_once_and_a_suspended_one_not() -> None:
         "metadata": {"name": "nightly"},
         "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": volcano_job(task("a", 2))["spec"]}},
     }
-    made = list(operated([cron]))
+    made = operated([cron])
     assert [pod["metadata"]["name"] for pod in of_kind(made, "Pod")] == ["nightly-26297280-a-0", "nightly-26297280-a-1"]
-    assert list(operated([{**cron, "spec": {**cron["spec"], "suspend": True}}]))[1:] == []
+    assert operated([{**cron, "spec": {**cron["spec"], "suspend": True}}])[1:] == []
 
 
 def training_job(kind: str, field: str, **replicas: int) -> Object:
@@ -142,7 +150,7 @@ def training_job(kind: str, field: str, **replicas: int) -> Object:
     ],
 )
 def test_a_training_jobs_replicas_are_one_gang(kind: str, field: str) -> None:
-    made = list(operated([training_job(kind, field, Master=1, Worker=2)]))[1:]
+    made = operated([training_job(kind, field, Master=1, Worker=2)])[1:]
     (group,), pods = of_kind(made, "PodGroup"), of_kind(made, "Pod")
     assert (group["metadata"]["name"], group["spec"]["minMember"]) == ("fit", 3)
     assert [pod["metadata"]["name"] for pod in pods] == ["fit-master-0", "fit-worker-0", "fit-worker-1"]
@@ -154,7 +162,7 @@ def test_a_training_jobs_replicas_are_one_gang(kind: str, field: str) -> None:
 def test_a_training_jobs_policy_says_its_minimum() -> None:
     job = training_job("TFJob", "tfReplicaSpecs", Worker=4)
     job["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2, "scheduleTimeoutSeconds": 30}}
-    (group,) = of_kind(list(operated([job])), "PodGroup")
+    (group,) = of_kind(operated([job]), "PodGroup")
     assert group["spec"] == {"minMember": 2, "scheduleTimeoutSeconds": 30}
 
 
@@ -215,7 +223,7 @@ def test_a_suspended_train_job_has_no_pods() -> None:
 def test_nothing_that_was_given_is_changed() -> None:
     objects = [runtime(podGroupPolicy={"coscheduling": {}}), train_job(), volcano_job(task("a", 2))]
     before = repr(objects)
-    list(operated(objects))
+    operated(objects)
     assert repr(objects) == before
 
 
@@ -258,14 +266,14 @@ def test_an_owner_that_says_a_minimum_gets_a_pod_group_that_its_pods_name(kind: 
     ("said", "minimum"), [("4", 4), ("+4", 4), ("0", 0), ("-1", 1), ("two", 1), ("", 1), ("9" * 11, 1)]
 )
 def test_what_is_no_count_leaves_the_minimum_at_one(said: str, minimum: int) -> None:
-    (group,) = of_kind(list(operated([owner("ReplicaSet", said)])), "PodGroup")
+    (group,) = of_kind(operated([owner("ReplicaSet", said)]), "PodGroup")
     assert group["spec"]["minMember"] == minimum
 
 
 def test_pods_that_name_a_group_and_owners_that_say_nothing_are_left_alone() -> None:
     named = owner("ReplicaSet", "2", annotations={GROUP_NAME: "own"})
     plain = workload("ReplicaSet", "plain", replicas=2)
-    assert list(operated([named, plain])) == [named, plain]
+    assert operated([named, plain]) == [named, plain]
 
 
 def test_a_deployments_pods_have_the_names_that_they_have_without_the_annotation() -> None:

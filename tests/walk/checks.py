@@ -14,6 +14,7 @@ from services.state.fold import State
 from services.state.naming import named_by
 from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED
 from services.state.resources import BASE_RESOURCES
+from services.state.slices import at_once
 from tests.walk.cluster import Cluster
 from tests.world import World
 
@@ -46,7 +47,7 @@ def _nothing_that_fits_waits(state: State) -> None:
         if not waits or all(state.pods[uid].fact.gated for uid in waits):
             continue
         cycle = Cycle(state, state.policy)
-        cycle.plan([group])
+        at_once(cycle.plan([group]))
         assert not cycle.placed, f"{group} fits and waits (7.12)"
         assert group.cohort, f"{group} waits without a reason (7.9)"
         cohort = state.cohorts[group.cohort]

@@ -26,8 +26,7 @@ from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.transport import REPEATED_WITHIN_S
 from services.state import membership
-from services.state.pods import FINISHED
-from services.state.records import BOUND_CLAIM, PERMITTED, TERMINATING, Eviction
+from services.state.records import BOUND_CLAIM, FINISHED, PERMITTED, TERMINATING, Eviction
 from services.telemetry.repeated import Repeated
 
 logger = logging.getLogger("muster.binder")

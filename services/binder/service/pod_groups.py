@@ -14,7 +14,7 @@ from services.kubernetes.client import Client
 from services.kubernetes.errors import Conflict
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import Resource
-from services.state.records import FAILED, SUCCEEDED, Pod
+from services.state.records import FINISHED, Pod
 
 SPARE = 64
 """PodGroups that are gone and still remembered, at most, beyond as many as are there."""
@@ -119,7 +119,7 @@ class PodGroups:
 
 def _may_change(pod: Pod) -> bool:
     """Whether it is of a gang, and has not finished."""
-    return bool(pod.gang) and pod.status not in (SUCCEEDED, FAILED)
+    return bool(pod.gang) and pod.status not in FINISHED
 
 
 def _namespace_of(gang: str) -> str:

@@ -28,8 +28,8 @@ from services.ingest.decoding import POD, Malformed
 from services.ingest.dialects import native
 from services.ingest.identity import Key
 from services.ingest.references import Reference
-from services.ingest.restored import FINISHED
 from services.kubernetes.objects import Pod
+from services.state.records import FINISHED
 
 if TYPE_CHECKING:
     from services.state.records import Pod as PodRecord

@@ -31,14 +31,6 @@ MAKES: dict[tuple[str, str], Make] = {
 """(API group, kind) → what its controller makes."""
 
 
-def operated(objects: Iterable[Object]) -> Iterator[Object]:
-    """The objects, each followed by what its controller makes of it. Raises ApiError where a webhook would refuse."""
-    made, refused = admitted(objects)
-    if refused:
-        raise refused[0]
-    yield from made
-
-
 def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
     """The objects, each followed by what its controller makes of it; and what webhooks say of those that they refuse."""
     given = list(flatten(objects))
