@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from events.memory import MemoryLog
 from services.binder import pace
+from services.binder.rules.koordinator import deadlock
 from services.planner import attempt, core, limits, placement, sharing
-from services.state import commits, masks, nodes, rank
+from services.state import cohorts, commits, masks, nodes, rank
 
 if TYPE_CHECKING:
     import pytest
@@ -43,7 +44,9 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (pace, "SLICE_CLASSES", 1),
     (pace, "SLICE_PODS", 1),
     (pace, "MANY", 1),
+    (deadlock, "SLICE_HELD", 1),
     (sharing, "SLICE_GROUPS", 1),
+    (cohorts, "SLICE_LISTED", 1),
     (rank, "SLICE_NAMES", 1),
 )
 """What is remembered so that it need not be computed again, or gathered so that it is counted at once, is next to

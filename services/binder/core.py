@@ -142,7 +142,9 @@ def _reserve(
 def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[BinderEvent] | None]:
     """Held groups that this decision did not judge: permits for those that lack nothing any more, and releases of those
     that cannot, or may not, wait any longer."""
-    for key in state.holding:
+    for number, key in enumerate(state.holding, 1):
+        if number % commits.SLICE_UNITS == 0:  # mostly there is nothing to say of any
+            yield None
         if key not in judged:
             group = state.groups[key]
             permit = (yield from judge.permit_held(group)) if group.phase != AWAITING else None

@@ -12,6 +12,7 @@ answer touches none.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import count
 from typing import Any
 
 import events as ev
@@ -87,7 +88,7 @@ class State:
         self.names: dict[str, str] = {}
         """The names of the jobs → their UIDs."""
         self.open: dict[str, dict[Key, None]] = {}
-        """By account: places that did not end, in the order in which their jobs came."""
+        """By account: places that did not end; in the order in which their jobs came, but for those that came back."""
         self.timed: dict[str, dict[Key, None]] = {}
         """By account: those for which an answer without news may decide something (`is_timed`), in no order."""
         self.submitting: dict[Key, None] = {}
@@ -178,12 +179,20 @@ class State:
         self._touched[uid] = None
 
     def _touch_open(self) -> Generator[None, None, None]:
-        """All jobs with a place that is open: what a cluster answered to the process before is not known to this one."""
-        keys = (key for account in self.clusters for key in self.open[account])
-        for number, (uid, _) in enumerate(keys, 1):
-            if number % SLICE_PLACES == 0:
-                yield
-            self._touched[uid] = None
+        """All jobs with a place that is open: what a cluster answered to the process before is not known to this one. In
+        the order in which the jobs came, as behind a snapshot: what came back is behind the others in `open`."""
+        looked_at = count(1)
+        for account in self.clusters:
+            there = set()
+            for uid, _ in self.open[account]:
+                if next(looked_at) % SLICE_PLACES == 0:
+                    yield
+                there.add(uid)
+            for uid in self.jobs if there else ():
+                if next(looked_at) % SLICE_PLACES == 0:
+                    yield
+                if uid in there:
+                    self._touched[uid] = None
 
     def reckon(self, job: Job) -> None:
         """List the job under `over` if it is over (R22), else take it off."""
@@ -224,13 +233,6 @@ class State:
         _mark(self.clearing, key, place.remains != NOTHING)
         _mark(self.open.setdefault(place.account, {}), key, place.phase != ENDED)
         self.timed.setdefault(place.account, {})
-
-    def reopened(self, account: str) -> None:
-        """One of the places there that had ended is open again: put them in the order in which their jobs came."""
-        there = self.open[account]
-        uids = {uid for uid, _ in there}
-        keys = ((uid, alias) for uid, job in self.jobs.items() if uid in uids for alias in job.places)
-        self.open[account] = {key: None for key in keys if key in there}
 
     def time(self, job: Job) -> None:
         """List those of the job's places in `timed` for which an answer without news may end a guard or extra time."""

@@ -64,8 +64,8 @@ def _places_are_listed(state: State) -> None:
     clearing = {(uid, place.cluster) for uid, place in placed if place.remains != NOTHING}
     require(state.clearing.keys() == clearing, "other places are to be cleared than have something left")
     for account in state.clusters:
-        keys = [(uid, place.cluster) for uid, place in placed if place.account == account and place.phase != ENDED]
-        require([*state.open.get(account, {})] == keys, f"other places are open on {account}")
+        keys = {(uid, place.cluster) for uid, place in placed if place.account == account and place.phase != ENDED}
+        require(state.open.get(account, {}).keys() == keys, f"other places are open on {account}")
         timed = {key for key in keys if is_timed(state.jobs[key[0]], state.jobs[key[0]].places[key[1]])}
         require(state.timed.get(account, {}).keys() == timed, f"answers of {account} are thought to matter to others")
     require(state.open.keys() == state.clusters.keys(), "a cluster is not known")

@@ -13,6 +13,7 @@ a pod what no later version can.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -191,11 +192,17 @@ class Ingest:
                 gone.append(one)
             if number % SLICE_LISTED == 0:
                 yield []
-        gone.sort(key=_by_key)
+        ordered = yield from _sorted_in_slices(gone)
         rejected = [one.uid for one in self.rejected.values() if one.kind == kind and one.uid not in listed]
-        for uid in [uid for uid, _ in gone] + rejected:
+        yield from self._all_gone(kind, self._buried(ordered, rejected), listed)
+
+    def _buried(self, gone: Iterable[tuple[str, Key]], rejected: list[str]) -> Iterator[tuple[str, Key]]:
+        """What is gone, each as it is gone through; and then what was rejected."""
+        for one in gone:
+            self._ledger.bury(one[0])
+            yield one
+        for uid in rejected:
             self._ledger.bury(uid)
-        yield from self._all_gone(kind, gone, listed)
 
     def vanished(self, kind: str) -> list[Event]:
         """The kind is not served any more: all of it is gone, and may be there again with the same UIDs one day."""
@@ -203,16 +210,17 @@ class Ingest:
 
     def vanished_in_slices(self, kind: str) -> Iterator[list[Event]]:
         """`vanished`, so many at a time. Other kinds may be observed in between."""
-        known = sorted(self._books[kind].known(), key=_by_key)
+        known = yield from _sorted_in_slices(list(self._books[kind].known()))
         yield []
         yield from self._all_gone(kind, known, set())
 
     def knows(self, kind: str) -> bool:
         """Whether the log says anything of this kind."""
         rejected = any(one.kind == kind for one in self.rejected.values())
-        return bool(rejected or self._books[kind].known() or (kind == WORKLOAD.name and self._workloads.named()))
+        there = rejected or any(True for _ in self._books[kind].known())
+        return there or (kind == WORKLOAD.name and bool(self._workloads.named()))
 
-    def _all_gone(self, kind: str, gone: list[tuple[str, Key]], listed: set[str]) -> Iterator[list[Event]]:
+    def _all_gone(self, kind: str, gone: Iterable[tuple[str, Key]], listed: set[str]) -> Iterator[list[Event]]:
         book, events = self._books[kind], list[Event]()
         for number, (uid, key) in enumerate(gone, 1):
             events += book.gone(uid, key)
@@ -232,6 +240,16 @@ class Ingest:
                 events += self._ledger.end(rejected)
         yield events
         yield from self.rest_in_slices()
+
+
+def _sorted_in_slices(known: list[tuple[str, Key]]) -> Generator[list[Event], None, Iterable[tuple[str, Key]]]:
+    """By key. Parts are sorted with a yield between them, and merged as somebody goes through them."""
+    parts = []
+    for start in range(0, len(known), SLICE_LISTED):
+        if start:
+            yield []
+        parts.append(sorted(known[start : start + SLICE_LISTED], key=_by_key))
+    return heapq.merge(*parts, key=_by_key)
 
 
 def _by_key(known: tuple[str, Key]) -> Key:

@@ -13,7 +13,7 @@ losing is nominated (`services.binder`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
 from typing import cast
 
@@ -38,17 +38,15 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
     A group comes twice where the order has a place for what is beyond its minimum. Who backs off is tried all the same
     where others would pass it (`cohorts.passed_over`), without a place in the count: it may find no room again.
     """
-    owners, waiting = state.owners, cohorts.waiting(state)
-    order = QUEUE_ORDERS[policy.profile.queue_order]
-    mine = [group for group in waiting if owners[group.partition] == shard]
-    queue = yield from _head(state, order, mine, policy.cycle_pods)
-    found = cohorts.passed_over(state, waiting, policy.lookahead_pods)
+    owners, order = state.owners, QUEUE_ORDERS[policy.profile.queue_order]
+    waiting = yield from cohorts.waiting_in_slices(state)
+    queue = yield from _head(state, order, waiting, policy.cycle_pods, lambda group: owners[group.partition] == shard)
+    found = yield from cohorts.passed_over_in_slices(state, waiting, policy.lookahead_pods)
     passed = sorted(((order.place(state, group), group) for group in found), key=itemgetter(0))
     queue = sorted(queue + [entry for entry in passed if owners[entry[1].partition] == shard], key=itemgetter(0))
     ahead = [entry for entry in passed if owners[entry[1].partition] != shard]
-    if queue and len(mine) < len(waiting):
-        others = [group for group in waiting if owners[group.partition] != shard]
-        ahead += yield from _look_ahead(state, order, others, policy.lookahead_pods, queue[-1])
+    if queue and any(owner != shard for owner in owners):
+        ahead += yield from _look_ahead(state, shard, order, waiting, policy.lookahead_pods, queue[-1])
     if ahead and queue:
         last, _ = queue[-1]
         queue = [entry for entry in sorted(queue + ahead, key=itemgetter(0)) if entry[0] <= last]
@@ -56,30 +54,43 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
 
 
 def _look_ahead(
-    state: State, order: QueueOrder, others: list[Group], pods: int, end: Entry
+    state: State, shard: str, order: QueueOrder, waiting: list[Group], pods: int, end: Entry
 ) -> Generator[None, None, list[Entry]]:
     """Of other shards' groups the first of those that go before the end of the shard's own."""
-    last, least = end
-    if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
-        return (yield from _head(state, order, others, pods, before=last))
+    (last, least), owners = end, state.owners
     lowest = queueing.priority(state, least)
-    higher = [group for group in others if queueing.priority(state, group) > lowest]
-    return (yield from _head(state, order, higher, pods))
+
+    def of_others(group: Group) -> bool:
+        return owners[group.partition] != shard
+
+    def higher(group: Group) -> bool:
+        return of_others(group) and queueing.priority(state, group) > lowest
+
+    if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
+        return (yield from _head(state, order, waiting, pods, of_others, before=last))
+    return (yield from _head(state, order, waiting, pods, higher))
 
 
 def _head(
-    state: State, order: QueueOrder, groups: list[Group], pods: int, *, before: Place | None = None
+    state: State,
+    order: QueueOrder,
+    waiting: list[Group],
+    pods: int,
+    meant: Callable[[Group], bool],
+    *,
+    before: Place | None = None,
 ) -> Generator[None, None, list[Entry]]:
-    """The first entries of these groups in queue order whose groups have so many pods together; the last of them may have
-    more. `before`: of the groups that go before this place alone.
+    """Of those groups that are meant the first entries in queue order whose groups have so many pods together; the last
+    of them may have more. `before`: of the groups that go before this place alone.
 
     What is not among the first of some groups is not among the first of more.
     """
     first: list[Entry] = []
-    for start in range(0, len(groups), SLICE_GROUPS):
+    for start in range(0, len(waiting), SLICE_GROUPS):
         if start:
             yield
-        first += _entries(state, order, groups[start : start + SLICE_GROUPS], before)
+        groups = list(filter(meant, waiting[start : start + SLICE_GROUPS]))
+        first += _entries(state, order, groups, before)
         first.sort(key=itemgetter(0))
         first = _first(state, first, pods)
     return first

@@ -9,6 +9,7 @@ comparing the log's last change of room with the basis of the refusal.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,13 @@ from services.state import groups, lacking, queueing, reasons
 from services.state.clock import BACKOFF, RETRY, set_deadline
 from services.state.membership import unplaced
 from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
+from services.state.slices import at_once
 
 if TYPE_CHECKING:
     from services.state.fold import State
+
+SLICE_LISTED = 50_000
+"""Groups that wait, listed between two yields: some 10 ms."""
 
 
 def candidates(state: State, shard: str) -> list[Group]:
@@ -30,15 +35,26 @@ def candidates(state: State, shard: str) -> list[Group]:
 
 def waiting(state: State) -> list[Group]:
     """The groups that may be tried now, whoever owns them, in no particular order."""
-    by_key = state.groups
-    found = [by_key[key] for key in state.ready]
-    for cohort in state.cohorts.values():
-        if not cohort.backing_off and has_reason(state, cohort):
-            found.extend(by_key[key] for key in cohort.groups)
+    return at_once(waiting_in_slices(state))
+
+
+def waiting_in_slices(state: State) -> Generator[None, None, list[Group]]:
+    """`waiting`, with a yield now and then: hundreds of thousands may be."""
+    cohorts = (one.groups for one in state.cohorts.values() if not one.backing_off and has_reason(state, one))
+    keys, found = chain(state.ready, chain.from_iterable(cohorts)), list[Group]()
+    while listed := list(map(state.groups.__getitem__, islice(keys, SLICE_LISTED))):
+        found += listed
+        if len(listed) == SLICE_LISTED:
+            yield
     return found
 
 
 def passed_over(state: State, others: list[Group], most: int) -> list[Group]:
+    """`passed_over_in_slices`, in one go."""
+    return at_once(passed_over_in_slices(state, others, most))
+
+
+def passed_over_in_slices(state: State, others: list[Group], most: int) -> Generator[None, None, list[Group]]:
     """Pods without a gang that back off for lack of room, though some was given back since, and that are of a higher
     priority than one of these `others`, whom backing off would let have it: else they might back off each time that
     there is some, for ever. A gang is helped otherwise (`services.planner.rules.starvation`).
@@ -54,7 +70,11 @@ def passed_over(state: State, others: list[Group], most: int) -> list[Group]:
     ]
     if not backing_off or not others:
         return []
-    lowest = min(queueing.priority(state, group) for group in others)
+    lowest = queueing.priority(state, others[0])
+    for start in range(0, len(others), SLICE_LISTED):
+        if start:
+            yield
+        lowest = min(lowest, *(queueing.priority(state, group) for group in others[start : start + SLICE_LISTED]))
     above = (cohort.groups for cohort in backing_off if state.highest[cohort.place] > lowest)
     groups = map(state.groups.__getitem__, chain.from_iterable(above))
     return list(islice((group for group in groups if group.pod and group.priority > lowest), most))

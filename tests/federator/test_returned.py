@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from services.federator import core, observing
 from services.federator.backends import Described, Listing, Owner, Run
 from services.federator.backends.gangs import PHASE, RELEASED
 from services.federator.explain import Said, explained
-from services.federator.records import PLACED, SETTLED, account_of
+from services.federator.records import PLACED, SETTLED, Job, account_of
 from services.federator.service import agenda, polling
 from services.federator.snapshot import FORM
 from services.federator.validate import validate_state
@@ -143,7 +143,25 @@ def test_r18_a_loser_that_is_held_again_is_cleared() -> None:
     assert (said.name, said.uid) == (world.place("b").name, world.place("b").uid)
 
 
-def test_what_is_open_again_is_in_the_order_of_the_jobs_as_behind_a_snapshot() -> None:
+class Unlisted(dict[str, Job]):
+    """Jobs that are looked up, and not gone through."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all jobs are gone through")
+
+    items = values = keys = __iter__  # type: ignore[assignment]
+
+
+def test_what_comes_back_costs_no_look_at_the_other_jobs() -> None:
+    """A cluster that was restored may bring back all that ever ran there, one by one."""
+    world = settled()
+    again = ev.SubmissionAccepted(job="u1", cluster="b", uid=world.place("b").uid, adopted=True)
+    world.state.jobs = Unlisted(world.state.jobs)
+    world.state.apply(world.state.sequence + 1, [again])
+    assert [*world.state.open[ACCOUNT]] == [("u1", "b")]
+
+
+def test_who_takes_over_looks_at_what_is_open_again_in_the_order_of_the_jobs_as_behind_a_snapshot() -> None:
     world = settled()
     first, second = world.log[2], ev.SubmissionAccepted(job="u1", cluster="b", uid=world.place("b").uid, adopted=True)
     assert isinstance(first, ev.JobFederated)
@@ -151,7 +169,13 @@ def test_what_is_open_again_is_in_the_order_of_the_jobs_as_behind_a_snapshot() -
     world.append(second)
     validate_state(world.state)
     restored = at_once(FORM.unpack(*FORM.pack(world.state)))
-    assert [*restored.open[ACCOUNT]] == [*world.state.open[ACCOUNT]] == [("u1", "b"), ("u2", "b")]
+    assert restored.open == world.state.open
+    touched = []
+    for state in (world.state, restored):
+        for _ in state._touch_open():
+            pass
+        touched.append([*state._touched])
+    assert touched == [["u1", "u2"], ["u1", "u2"]]
 
 
 def test_its_story_says_so() -> None:

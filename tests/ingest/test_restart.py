@@ -264,7 +264,9 @@ def test_a_state_is_taken_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(core.pods) == 7
     monkeypatch.setattr(differ, "SLICE_LISTED", 3)
     said = list(core.missing_in_slices("Pod", {"p1"}))
-    assert [len(events) for events in said] == [0, 0, 2, 2, 2, 0], "what is gone, a few at a time"
+    assert [len(events) for events in said] == [0, 0, 0, 2, 2, 2, 0], "it is sorted, and told, a few at a time"
+    assert [event.uid for events in said for event in events] == ["p0", *(f"p{number}" for number in range(2, 7))]
+    assert list(core._ledger.deleted) == ["p0", *(f"p{number}" for number in range(2, 7))]
 
 
 def test_whom_a_workload_concerns_is_told_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,6 @@ def came_back(state: State, job: Job, place: Place, event: ev.SubmissionAccepted
     place.run, place.attempt, place.stopped_for = "", 0, place.stopped_for or RETURNED
     if job.phase == SETTLED:
         job.phase = PLACED if job.kept else UNPLACED
-    state.reopened(place.account)
 
 
 def accepted(state: State, event: ev.SubmissionAccepted | ev.SubmissionHeld) -> None:

@@ -6,6 +6,7 @@ says what the binder did to pods before ingest began. Events that a book returns
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from events import Event
@@ -18,8 +19,8 @@ class Book(Protocol):
     def holder(self, key: Key) -> str:
         """The UID of the object that has the name, as far as is known; else empty."""
 
-    def known(self) -> list[tuple[str, Key]]:
-        """(UID, key) of all that is there."""
+    def known(self) -> Iterator[tuple[str, Key]]:
+        """(UID, key) of all that is there now, whatever comes or goes until they are gone through."""
 
     def said(self, uid: str, key: Key) -> int | None:
         """The version of the last fact about the object, or about another of its name; None: the log says nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from events import Event, objects
@@ -39,8 +41,8 @@ class NamedObjects:
         fact = self.facts.get(key)
         return fact.uid if fact is not None else ""
 
-    def known(self) -> list[tuple[str, Key]]:
-        return [(fact.uid, key) for key, fact in self.facts.items()]
+    def known(self) -> Iterator[tuple[str, Key]]:
+        return ((fact.uid, key) for key, fact in zip(list(self.facts), list(self.facts.values()), strict=True))
 
     def said(self, uid: str, key: Key) -> int | None:
         fact = self.facts.get(key)

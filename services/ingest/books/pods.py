@@ -6,7 +6,7 @@ A pod that nobody needs to know of is not written at all: finished before it was
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -62,8 +62,8 @@ class Pods:
     def holder(self, key: Key) -> str:
         return self._holders.get(key, "")
 
-    def known(self) -> list[tuple[str, Key]]:
-        return [(uid, key) for key, uid in self._holders.items()]
+    def known(self) -> Iterator[tuple[str, Key]]:
+        return zip(list(self._holders.values()), list(self._holders), strict=True)
 
     def said(self, uid: str, key: Key) -> int | None:
         fact = self.facts.get(uid)

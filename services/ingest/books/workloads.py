@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from events import Event
 from events.facts import DeclarationRejected
 from events.objects import Declaration
@@ -28,8 +30,9 @@ class Workloads:
         workload = self._declared.get("/".join(key))
         return workload.uid if workload is not None else ""
 
-    def known(self) -> list[tuple[str, Key]]:
-        return [(workload.uid, identity.split_key(name)) for name, workload in self._declared.items()]
+    def known(self) -> Iterator[tuple[str, Key]]:
+        there = list(self._declared.items())
+        return ((workload.uid, identity.split_key(name)) for name, workload in there)
 
     def said(self, uid: str, key: Key) -> int | None:
         """No version of its own: it is older than whatever is seen."""

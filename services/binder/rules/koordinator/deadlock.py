@@ -22,7 +22,7 @@ that are refused whatever room there is (`unsupported`) have none.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +56,8 @@ class Left(NamedTuple):
 
 ASKED = 8
 """Holders that may be found blocked, from the head of the line: bounds the work of a decision."""
+SLICE_HELD = 2_000
+"""Holders looked at, or pods counted that are held, between two yields: some 10 ms."""
 NAMED = 10_000
 """Holders that are named as blocked, from the head of the line: 3 MB of keys at most."""
 
@@ -63,16 +65,20 @@ NAMED = 10_000
 def release(state: State, given_back: Collection[str]) -> Generator[None, None, list[DeadlockFound | GangReleased]]:
     """The room that is given back now so that others get theirs, found in slices. `given_back`: groups that lose their
     hold already."""
-    holders = [group for key in state.holding if key not in given_back and _waits(state, group := state.groups[key])]
+    holders = []
+    for number, key in enumerate(state.holding, 1):
+        if number % SLICE_HELD == 0:
+            yield
+        if key not in given_back and _waits(state, group := state.groups[key]):
+            holders.append(group)
     if len(holders) < 2:
         return []
     line = sorted(holders, key=lambda group: _place(state, group))
     last = line[-1]
     left = Left(state.table.allocatable - state.table.held, defaultdict(Counter), defaultdict(list))
-    for group in line:
-        _count_held(state, group, left, 1)
+    yield from _count_held(state, line, left, 1)
     for group in line[:-1][:ASKED]:
-        _count_held(state, group, left, -1)
+        yield from _count_held(state, (group,), left, -1)
         if (yield from _fits(state, group, left.copy())):
             others = tuple(group.key for group in line[:-1][:NAMED])
             given_back = tuple(last.held)[: commits.PODS_NAMED]
@@ -93,11 +99,13 @@ def _place(state: State, group: Group) -> tuple[int, int, str]:
     return -queueing.priority(state, group), queueing.created_ns(state, group), group.key
 
 
-def _count_held(state: State, group: Group, left: Left, sign: int) -> None:
-    """What the group holds, given back (1) or taken again (-1)."""
+def _count_held(state: State, groups: Sequence[Group], left: Left, sign: int) -> Generator[None, None, None]:
+    """What the groups hold, given back (1) or taken again (-1)."""
     table = state.table
-    for uid in group.held:
-        claim = state.claims[uid]
+    held = (state.claims[uid] for group in groups for uid in group.held)
+    for number, claim in enumerate(held, 1):
+        if number % SLICE_HELD == 0:
+            yield
         row = table.rows.get(claim.node)
         if row is not None:
             info = table.classes[claim.scheduling_class]

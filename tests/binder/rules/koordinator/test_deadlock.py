@@ -7,7 +7,9 @@ resource scheduling. We call this is resource deadlock of resource Gang."
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -18,6 +20,8 @@ from hypothesis import strategies as st
 import events as ev
 from events.objects import ClassRoom, Declaration, HostPort
 from services.binder import core as binder
+from services.binder.rules.koordinator import deadlock
+from services.state import commits
 from tests.walk.checks import refold
 from tests.why import why_waiting
 from tests.world import World, of_type
@@ -407,3 +411,29 @@ def test_gangs_that_fit_one_by_one_all_run_however_the_room_is_split(
         rounds += 1
     assert rounds <= len(sizes)
     assert not world.state.claims
+
+
+def test_who_holds_room_is_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: a decision over 4,000 gangs that hold some and wait was one slice of 70 ms, whatever it was about."""
+    monkeypatch.setattr(commits, "SLICE_UNITS", 1)
+    monkeypatch.setattr(deadlock, "SLICE_HELD", 1)
+    world, gangs = World(), 20
+    world.node("n0", cpu=gangs)
+    for number in range(gangs):
+        submit(world, f"gang{number}", minimum=5)
+        allocate(world, f"gang{number}", ["n0"])
+    world.plan()
+    assert held(world) == {f"gang{number}": 1 for number in range(gangs)}
+    waits, seen = deadlock._waits, list[str]()
+    monkeypatch.setattr(deadlock, "_waits", lambda *asked: seen.append("group") or waits(*asked))
+    monkeypatch.setattr(binder, "unreserve", lambda *asked: seen.append("held"))
+    turns = [len(seen) for _ in binder.decide(world.state)]
+    assert len(seen) == 2 * gangs
+    assert max(after - before for before, after in pairwise([0, *turns, len(seen)])) == 1
+    assert (
+        sum(1 for _ in deadlock._count_held(world.state, list(world.state.groups.values()), left_of(world), 1)) == gangs
+    )
+
+
+def left_of(world: World) -> deadlock.Left:
+    return deadlock.Left(world.state.table.held.copy(), defaultdict(Counter), defaultdict(list))
