@@ -418,6 +418,26 @@ def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypa
     assert allowed == [50, 0, 10, 10, 0, 10, 50]
 
 
+async def test_a_round_that_comes_while_another_still_looks_may_take_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 gangs one looks for seconds, and lets others have their turn. As it was, the binder ended when the last
+    was taken meanwhile: the generator that looks raised StopIteration."""
+    for module in (conditions, pod_groups):
+        monkeypatch.setattr(module, "SLICE_LOOKED", 1)
+    client, world = Client(), World()
+    world.node("n0", cpu=5)
+    for number in range(5):
+        world.pod_group(f"train-{number}", 1)
+        world.pod(f"train-{number}", f"train-{number}")
+        world.pod(f"waits-{number}", cpu=200)
+    world.settle()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    for queue in (writer.pod_groups, writer.conditions):
+        await asyncio.gather(*(writer.rounds.round(Rate(1_000.0), queue.due) for _ in range(2)))
+    assert client.phases == ["Running"] * 5
+    assert sorted(client.conditions) == [f"waits-{number}" for number in range(5)]
+
+
 async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a binder keeps so many at most, of what is to be written and of what failed."""
     monkeypatch.setattr(kubernetes_events, "EVENTS_KEPT", 5)
