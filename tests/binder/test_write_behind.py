@@ -249,9 +249,12 @@ def test_a_start_looks_through_pods_and_gangs_in_slices(world: World, monkeypatc
     """As it was: in one piece, for half a second with 500,000 pods."""
     for module in (conditions, pod_groups):
         monkeypatch.setattr(module, "SLICE_NOTED", 1)
+    for number in range(5):
+        world.pod_group(f"train-{number}", 1)
     writer, _ = behind(world, Client())
-    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods)
+    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods) + len(world.state.gangs)
     assert list(writer.conditions.pods) == ["waits"]
+    assert list(writer.pod_groups.gangs) == [f"default/train-{number}" for number in range(5)]
 
 
 @pytest.mark.parametrize("kind", ["conditions", "pod_groups"])
