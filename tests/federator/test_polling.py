@@ -181,6 +181,18 @@ async def test_of_a_job_that_is_forgotten_while_the_cluster_is_asked_whose_it_is
     assert told == [[]]
 
 
+def test_a_run_that_was_released_is_held_again_when_a_second_list_shows_it_so() -> None:
+    """One list may be from before the release."""
+    world = Federation(b=0)
+    world.accept(identified=True)
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"))
+    polling = Polling(decider, Hand(), {B: Agenda()})
+    held = run(world, state="waiting", held=True)
+    lists = [Listing(runs=(held,), clock_ms=0, held=(Described(run=held, owner=OURS),)), shown(run(world))]
+    again = [of_type(polling._seen(B, lists[at], 0, ()), ev.SubmissionHeld) for at in (0, 1, 0, 0)]
+    assert [[one.uid for one in said] for said in again] == [[], [], [], [held.uid]]
+
+
 async def test_a_cluster_that_did_not_answer_is_swept_again_at_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was only an hour later, where no job was open: what had come late until then stayed."""
     polled, polls = Polled(), Polls(monkeypatch, 20)
