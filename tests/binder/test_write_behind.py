@@ -421,6 +421,22 @@ def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypa
     assert allowed == [50, 0, 10, 10, 0, 10, 50]
 
 
+async def test_a_round_spends_the_requests_that_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: 1_000.0)
+
+    def write(requests: int) -> Write:
+        async def make() -> int:
+            if requests < 0:
+                raise NotFound("write", 404, "NotFound", "gone")
+            return requests
+
+        return Write(make, lambda: None)
+
+    rate = Rate(1.0)
+    await rounds.Rounds(lambda: False).round(rate, lambda most: iter([write(3), write(1), write(0), write(-1)]))
+    assert rate.allowance() == 50 - (3 + 1 + 0 + 1)
+
+
 async def test_a_round_that_comes_while_another_still_looks_may_take_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100,000 gangs one looks for seconds, and lets others have their turn. As it was, the binder ended when the last
     was taken meanwhile: the generator that looks raised StopIteration."""

@@ -230,12 +230,14 @@ async def test_a_list_that_looks_for_what_nobody_waits_for_is_the_polls_as_well(
     assert len(seen) == 3
 
 
-def test_what_the_clusters_own_log_vouched_for_is_an_answer() -> None:
-    """R14: up to there the cluster was heard."""
+@pytest.mark.parametrize("by_log", [True, False], ids=["its log", "a list"])
+def test_a_cluster_is_heard_up_to_the_question_that_it_answered(by_log: bool) -> None:
+    """R14, also of what its own log vouched for. What comes while the answer is under way, it need not show."""
     polled = Polled()
     polled.clock.ns += 5 * SECOND_NS
     asked_ns = polled.asked()
-    assert polled.answered(asked_ns, Unchanged()) == []
+    polled.clock.ns += 2 * SECOND_NS
+    assert polled.answered(asked_ns, Unchanged() if by_log else polled.listing) == []
     polled.clock.ns += 5 * SECOND_NS
     (silent,) = of_type(polled.answered(polled.asked(), Silent(reason="gone")), ev.ClusterSilent)
     assert silent.asked_ns == asked_ns > 0
