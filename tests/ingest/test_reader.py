@@ -17,7 +17,7 @@ from services.ingest import service
 from services.ingest.decoding import NODE, OFFERED, POD, Unreadable
 from services.ingest.differ import Ingest
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import ApiError, Expired, NotFound, Unreachable
+from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unreachable
 from services.writer import Gather, Writer
 from tests import facts
 from tests.ingest import objects
@@ -205,6 +205,29 @@ async def test_a_gateway_that_answers_for_the_api_server_deletes_no_pod_groups(f
             await (reader._follow_offered(versions, versions[0]) if followed else reader._list_offered(versions))
     assert not reader.gather.pending
     assert reader.core.knows(versions[0].name)
+
+
+async def test_an_api_server_that_starts_anew_is_asked_again_whether_a_kind_is_gone() -> None:
+    """It refuses everybody until it has read its roles; all of it was granted before."""
+
+    class Starting:
+        refusals = 1
+
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            raise NotFound(f"list {resource.name}", 404, "", "404 page not found")
+            yield b""
+
+        async def discover(self) -> Served:
+            if self.refusals:
+                self.refusals -= 1
+                raise Forbidden("get /apis", 403, "Forbidden", "no roles yet")
+            return Served({})
+
+    reader = reading(Starting())
+    versions = next(of for of in OFFERED if of[0].resource.api_version == POD_GROUPS["coscheduling/v1alpha1"])
+    reader.core.fold(facts.pod_group("train", "1", 2))
+    assert await reader._list_offered(versions) is None
+    assert not reader.core.knows(versions[0].name)
 
 
 @pytest.mark.parametrize("versions", [(1, 1), (2, 2)])
