@@ -73,6 +73,24 @@ async def test_a_pod_that_is_another_or_bound_by_now_is_not_told_that_it_waits(w
     assert not outcomes
 
 
+async def test_a_pod_that_was_read_to_be_written_over_is_told_what_is_due_once_all_is_heard(world: World) -> None:
+    """A binder that was stopped and replaced would say what was due then."""
+    client = Client()
+    client.elsewhere = "4711"
+
+    async def hear_all() -> None:
+        world.node("large", cpu=300)
+        world.pass_s(15)
+        world.settle()
+
+    writer, _ = behind(world, client, hear_all)
+    notice(writer, world)
+    for _ in range(2):
+        await told(writer)
+    assert world.where("waits") == ["large"]
+    assert client.conditions == []
+
+
 async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits_for() -> None:
     """The simulator of faults found it, seed 43847: its coming wakes nobody, so that no refusal named it."""
     world, client = World(), Client()

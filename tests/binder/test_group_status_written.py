@@ -50,6 +50,35 @@ async def test_a_pod_group_that_somebody_else_wrote_is_looked_at_now_and_written
     assert (client.phases, list(writer.pod_groups.gangs)) == (["Pending"], [])
 
 
+async def test_what_was_read_to_be_written_over_is_written_as_it_is_once_all_is_heard() -> None:
+    """A binder that was stopped and replaced would say what was due then."""
+    world, client = World(), Client()
+    client.elsewhere = "4711"
+    world.pod_group("train", 1)
+
+    async def hear_all() -> None:
+        world.node("n0")
+        world.pod("train-0", "train")
+        world.settle()
+
+    writer, _ = behind(world, client, hear_all)
+    writer.notice(decode(world.log.commits[-1]))
+    for _ in range(2):
+        await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
+    assert client.phases == ["Running"]
+
+
+async def test_a_gang_that_goes_with_its_last_pod_has_no_status() -> None:
+    world = World()
+    world.pod("train-0", "train", minimum=1)
+    reader = Reader(world)
+    await reader.round()
+    world.deleted("train-0")
+    assert not world.state.gangs
+    await reader.round()
+    assert reader.client.phases == []
+
+
 async def test_a_webhooks_conflict_about_a_pod_group_that_nobody_wrote_is_a_refusal() -> None:
     """As it was: it was written and read twice a second for as long as the webhook said so."""
     world, client = World(), Client()

@@ -3,6 +3,7 @@ gang is no reason why they wait."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import events as ev
@@ -234,3 +235,18 @@ def test_a_task_does_not_take_the_room_of_another_that_lacks_its_minimum() -> No
     world.volcano("ps-1", "job", "ps", cpu=0.5)
     world.settle()
     assert world.where("ps-1") == ["n0"]
+
+
+@pytest.mark.parametrize(("mode", "placed"), [("Strict", [ev.GangPlaced]), ("NonStrict", [ev.GroupsRefused])])
+def test_pods_that_start_one_by_one_leave_the_room_of_another_class_alone(mode: str, placed: list[type]) -> None:
+    """The binder lets in who gets all of the minimum with it, and pods of a NonStrict gang may get less."""
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 2, 2, {"mode": mode, "match_policy": "waiting-and-running"})
+    world.settle()
+    fact = world.state.pods["a-1"].fact
+    world.deleted("a-1")
+    world.judge()
+    new = {"uid": "new", "name": "new", "scheduling_class": world.scheduling_class(cpu=0.5), "node": ""}
+    world.facts(msgspec.structs.replace(fact, **new, status="pending", resource_version=world.version()))
+    assert [type(event) for event in world.plan()] == placed

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from services.binder.service.rounds import Queue
 from services.binder.service.turns import Turns
 from tests.waiting import until
 
@@ -71,3 +72,17 @@ async def test_a_worker_that_was_cancelled_loses_nothing() -> None:
         await asyncio.sleep(0)
     turns.put("a/0")
     assert await turns.take() == "a/0"
+
+
+async def test_a_namespace_has_no_turn_while_any_of_its_writes_has_no_answer() -> None:
+    async def made() -> int:
+        return 1
+
+    queue = Queue[str](lambda key: key.partition("/")[0])
+    first, second = (queue.write(key, made) for key in ("a/1", "a/2"))
+    queue.put("a/3", "b/1")
+    with first.until_answered():
+        with second.until_answered():
+            assert list(queue.namespaces()) == ["b"]
+        assert list(queue.namespaces()) == ["b"]
+    assert list(queue.namespaces()) == ["a", "b"]

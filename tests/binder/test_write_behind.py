@@ -249,9 +249,12 @@ def test_a_start_looks_through_pods_and_gangs_in_slices(world: World, monkeypatc
     """As it was: in one piece, for half a second with 500,000 pods."""
     for module in (conditions, pod_groups):
         monkeypatch.setattr(module, "SLICE_NOTED", 1)
+    for number in range(5):
+        world.pod_group(f"train-{number}", 1)
     writer, _ = behind(world, Client())
-    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods)
+    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods) + len(world.state.gangs)
     assert list(writer.conditions.pods) == ["waits"]
+    assert list(writer.pod_groups.gangs) == [f"default/train-{number}" for number in range(5)]
 
 
 @pytest.mark.parametrize("kind", ["conditions", "pod_groups"])
@@ -416,6 +419,42 @@ def test_what_was_saved_up_may_be_written_at_once_and_no_more_than_that(monkeypa
         allowed.append(rate.allowance())
         rate.spend(writes)
     assert allowed == [50, 0, 10, 10, 0, 10, 50]
+
+
+async def test_a_round_spends_the_requests_that_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: 1_000.0)
+
+    def write(requests: int) -> Write:
+        async def make() -> int:
+            if requests < 0:
+                raise NotFound("write", 404, "NotFound", "gone")
+            return requests
+
+        return Write(make, lambda: None)
+
+    rate = Rate(1.0)
+    await rounds.Rounds(lambda: False).round(rate, lambda most: iter([write(3), write(1), write(0), write(-1)]))
+    assert rate.allowance() == 50 - (3 + 1 + 0 + 1)
+
+
+async def test_a_round_that_comes_while_another_still_looks_may_take_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 gangs one looks for seconds, and lets others have their turn. As it was, the binder ended when the last
+    was taken meanwhile: the generator that looks raised StopIteration."""
+    for module in (conditions, pod_groups):
+        monkeypatch.setattr(module, "SLICE_LOOKED", 1)
+    client, world = Client(), World()
+    world.node("n0", cpu=5)
+    for number in range(5):
+        world.pod_group(f"train-{number}", 1)
+        world.pod(f"train-{number}", f"train-{number}")
+        world.pod(f"waits-{number}", cpu=200)
+    world.settle()
+    writer, _ = behind(world, client)
+    notice(writer, world)
+    for queue in (writer.pod_groups, writer.conditions):
+        await asyncio.gather(*(writer.rounds.round(Rate(1_000.0), queue.due) for _ in range(2)))
+    assert client.phases == ["Running"] * 5
+    assert sorted(client.conditions) == [f"waits-{number}" for number in range(5)]
 
 
 async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

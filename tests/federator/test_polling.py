@@ -13,10 +13,12 @@ import events as ev
 from events import Event
 from services.decider import LogTime
 from services.federator import observing
-from services.federator.backends import Listing, Reach, Run, Silent, Unchanged
+from services.federator.backends import Absent, Described, Listing, Reach, Run, Silent, Unchanged
 from services.federator.records import account_of
 from services.federator.service.agenda import Agenda
 from services.federator.service.polling import Polling
+from tests.federator.test_returned import ACCOUNT as B
+from tests.federator.test_returned import OURS, run, settled, shown
 from tests.federator.world import EPOCH_NS, Federation, of_type
 
 ACCOUNT = account_of("a", "a")
@@ -105,29 +107,105 @@ async def test_a_cluster_that_does_not_answer_is_told_of_before_any_job_is_there
     ]
 
 
-async def test_a_cluster_that_did_not_answer_is_swept_again_at_the_next_poll() -> None:
+class Polls:
+    """By the numbers of the polls in which they were asked for, lists of a cluster; with `sleep` a poll ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+        self.lists, self._ended, self._most = list[int](), 0, most
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
+
+    async def _sleep(self, _: float) -> None:
+        self._ended += 1
+        if self._ended == self._most:
+            raise EndOfTest
+
+    def asked(self) -> int:
+        """For a list: in which poll."""
+        self.lists.append(self._ended)
+        return self._ended
+
+
+async def said(make: Callable[[], list[Event]], cause: str) -> None:
+    make()
+
+
+async def test_a_cluster_that_answers_again_is_swept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been restored meanwhile, and that is not found before the next hour else."""
+    polled, polls = Polled(), Polls(monkeypatch, 6)
+
+    async def observe() -> Listing | Silent:
+        return Silent(reason="503") if polls.asked() == 1 else polled.listing
+
+    polled.polling._decider.say = said  # type: ignore[method-assign]
+    backend: Any = SimpleNamespace(**dict.fromkeys(HOLDING, observe))
+    with pytest.raises(EndOfTest):
+        await polled.polling.run(ACCOUNT, Reach(backend, poll_s=60.0))
+    assert polls.lists == [0, 0, 1, 2, 3, 3, 4, 5], "two where it is swept, as it holds submissions"
+
+
+async def test_a_cluster_that_did_not_say_whose_it_is_is_swept_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R18: what runs again goes on until it did."""
+    world, polls = settled(), Polls(monkeypatch, 6)
+
+    async def observe() -> Listing:
+        polls.asked()
+        return shown(run(world))
+
+    async def describe(name: str) -> Absent | Silent:
+        return Silent(reason="503") if len(polls.lists) < 3 else Absent()
+
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"), say=said)
+    backend: Any = SimpleNamespace(observe=observe, describe=describe)
+    with pytest.raises(EndOfTest):
+        await Polling(decider, Hand(), {B: Agenda()}).run(B, Reach(backend, poll_s=60.0))
+    assert polls.lists == [0, 1, 2]
+
+
+async def test_of_a_job_that_is_forgotten_while_the_cluster_is_asked_whose_it_is_nothing_is_said() -> None:
+    world, told = settled(), list[list[Event]]()
+    again = run(world)
+
+    async def observe() -> Listing:
+        return shown(again)
+
+    async def describe(name: str) -> Described:
+        del world.state.jobs[world.uid]
+        return Described(run=again, owner=OURS)
+
+    async def say(make: Callable[[], list[Event]], cause: str) -> None:
+        told.append(make())
+
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"), say=say)
+    backend: Any = SimpleNamespace(observe=observe, describe=describe)
+    await Polling(decider, Hand(), {B: Agenda()})._sweep(B, backend)
+    assert told == [[]]
+
+
+def test_a_run_that_was_released_is_held_again_when_a_second_list_shows_it_so() -> None:
+    """One list may be from before the release."""
+    world = Federation(b=0)
+    world.accept(identified=True)
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"))
+    polling = Polling(decider, Hand(), {B: Agenda()})
+    held = run(world, state="waiting", held=True)
+    lists = [Listing(runs=(held,), clock_ms=0, held=(Described(run=held, owner=OURS),)), shown(run(world))]
+    again = [of_type(polling._seen(B, lists[at], 0, ()), ev.SubmissionHeld) for at in (0, 1, 0, 0)]
+    assert [[one.uid for one in said] for said in again] == [[], [], [], [held.uid]]
+
+
+async def test_a_cluster_that_did_not_answer_is_swept_again_at_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was only an hour later, where no job was open: what had come late until then stayed."""
-    polled, swept, polls = Polled(), list[int](), 0
+    polled, polls = Polled(), Polls(monkeypatch, 20)
     polled.world.state.open.clear()
 
     async def observe() -> Listing | Silent:
-        swept.append(polls)
-        return Silent(reason="503") if len(swept) < 3 else polled.listing
+        return Silent(reason="503") if polls.asked() < 2 else polled.listing
 
-    async def say(make: Callable[[], list[Event]], cause: str) -> None:
-        make()
-
-    async def stirred() -> None:
-        nonlocal polls
-        if (polls := polls + 1) == 20:
-            raise EndOfTest
-
-    polled.polling._decider.say = say  # type: ignore[method-assign]
+    polled.polling._decider.say = said  # type: ignore[method-assign]
     backend: Any = SimpleNamespace(**dict.fromkeys(HOLDING, observe))
-    log: Any = SimpleNamespace(stirred=stirred)
     with pytest.raises(EndOfTest):
-        await polled.polling.run(ACCOUNT, Reach(backend, poll_s=60.0, log=log))
-    assert swept == [0, 1, 2], "and then in an hour"
+        await polled.polling.run(ACCOUNT, Reach(backend, poll_s=60.0))
+    assert polls.lists == [0, 1, 2], "and then in an hour"
 
 
 async def test_a_list_that_looks_for_what_nobody_waits_for_is_the_polls_as_well() -> None:
@@ -152,12 +230,14 @@ async def test_a_list_that_looks_for_what_nobody_waits_for_is_the_polls_as_well(
     assert len(seen) == 3
 
 
-def test_what_the_clusters_own_log_vouched_for_is_an_answer() -> None:
-    """R14: up to there the cluster was heard."""
+@pytest.mark.parametrize("by_log", [True, False], ids=["its log", "a list"])
+def test_a_cluster_is_heard_up_to_the_question_that_it_answered(by_log: bool) -> None:
+    """R14, also of what its own log vouched for. What comes while the answer is under way, it need not show."""
     polled = Polled()
     polled.clock.ns += 5 * SECOND_NS
     asked_ns = polled.asked()
-    assert polled.answered(asked_ns, Unchanged()) == []
+    polled.clock.ns += 2 * SECOND_NS
+    assert polled.answered(asked_ns, Unchanged() if by_log else polled.listing) == []
     polled.clock.ns += 5 * SECOND_NS
     (silent,) = of_type(polled.answered(polled.asked(), Silent(reason="gone")), ev.ClusterSilent)
     assert silent.asked_ns == asked_ns > 0
@@ -177,15 +257,22 @@ class Slept(Exception):
     """For so many seconds."""
 
 
+@pytest.mark.parametrize("open_", [True, False], ids=["a job is open", "none is"])
+@pytest.mark.parametrize("holds", [True, False], ids=["holding", "not"])
 async def test_a_cluster_that_says_when_it_may_be_asked_again_is_not_asked_before(
-    monkeypatch: pytest.MonkeyPatch,
+    open_: bool, holds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    polled = Polled()
+    """Where it was listed for what nobody waits for, too. As it was, it was asked again at once where it holds
+    submissions, and by the next poll where no job was open."""
+    polled, asked = Polled(), list[str]()
+    if not open_:
+        polled.world.state.open.clear()
 
     async def say(make: Callable[[], list[Event]], cause: str) -> None:
         polled.said(make())
 
     async def observe() -> Silent:
+        asked.append("list")
         return Silent(reason="HTTP 429", retry_after_ms=60_000)
 
     async def sleep(seconds: float) -> None:
@@ -193,6 +280,7 @@ async def test_a_cluster_that_says_when_it_may_be_asked_again_is_not_asked_befor
 
     monkeypatch.setattr(polled.polling._decider, "say", say, raising=False)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    backend: Any = SimpleNamespace(observe=observe)
+    backend: Any = SimpleNamespace(**dict.fromkeys(HOLDING if holds else ("observe",), observe))
     with pytest.raises(Slept, match=r"^60\.0$"):
         await polled.polling.run(ACCOUNT, Reach(backend, 1.0))
+    assert asked == ["list"]

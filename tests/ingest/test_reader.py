@@ -14,10 +14,10 @@ from events import PodObserved, envelope
 from events.dialects import POD_GROUPS
 from events.memory import MemoryLog
 from services.ingest import service
-from services.ingest.decoding import NODE, OFFERED, POD, Unreadable
+from services.ingest.decoding import NODE, OFFERED, POD, WORKLOAD, Unreadable
 from services.ingest.differ import Ingest
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import ApiError, Expired, NotFound, Unreachable
+from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unreachable
 from services.writer import Gather, Writer
 from tests import facts
 from tests.ingest import objects
@@ -141,6 +141,69 @@ async def test_a_list_is_a_new_beginning_also_for_watches_that_end_in_errors() -
         await reader._list(POD)
 
 
+async def test_a_watch_that_said_something_before_it_ended_in_an_error_is_a_new_beginning_too() -> None:
+    made = pod("a")
+    made["metadata"].update(uid="a", resourceVersion="2")
+
+    class Speaking(Ending):
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [encode({"type": "ADDED", "object": made})]
+            async for lines in super().watch():
+                yield lines
+
+    reader = reading(Speaking())
+    for _ in range(2 * service.ERRORS):
+        with pytest.raises(ApiError) as raised:
+            await reader._watch(POD)
+        assert raised.type is ApiError, "and no Expired"
+
+
+async def test_a_watch_is_read_no_further_while_the_log_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "BEHIND", 1)
+    made = [pod(name) for name in "abcde"]
+    for version, one in enumerate(made, 2):
+        one["metadata"].update(uid=one["metadata"]["name"], resourceVersion=str(version))
+    waiting = list[int]()
+
+    class Many:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [encode({"type": "ADDED", "object": one}) for one in made]
+            waiting.append(reader.gather.pending)
+
+    reader = reading(Many())
+    watching = asyncio.create_task(reader._watch(POD))
+    await until(lambda: reader.gather.pending >= len(made), "what the watch said")
+    sending = asyncio.create_task(reader.gather.run())
+    await watching
+    sending.cancel()
+    assert waiting[0] <= 1
+
+
+async def test_a_list_whose_continuation_got_too_old_is_asked_for_anew() -> None:
+    class Slow:
+        lists = 0
+
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            self.lists += 1
+            yield encode({"metadata": {"resourceVersion": "6"}, "items": []})
+            if self.lists == 1:
+                raise Expired(f"list {resource.name}", 410, "Expired", "the continue parameter is too old")
+
+    client = Slow()
+    await reading(client)._list(POD)
+    assert client.lists == 2
+
+
+async def test_a_line_without_a_version_says_nothing_of_how_far_the_watch_came() -> None:
+    class Odd:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [encode({"type": "BOOKMARK", "object": {"metadata": {}}})]
+
+    reader = reading(Odd())
+    await reader._watch(POD)
+    assert reader._versions[POD.name] == "1"
+
+
 async def test_what_came_between_the_pages_of_a_list_is_watched_for() -> None:
     """From the version of the first page: a later page's skips what was said of the first one's objects in between."""
 
@@ -205,6 +268,37 @@ async def test_a_gateway_that_answers_for_the_api_server_deletes_no_pod_groups(f
             await (reader._follow_offered(versions, versions[0]) if followed else reader._list_offered(versions))
     assert not reader.gather.pending
     assert reader.core.knows(versions[0].name)
+
+
+async def test_an_api_server_that_starts_anew_is_asked_again_whether_a_kind_is_gone() -> None:
+    """It refuses everybody until it has read its roles; all of it was granted before."""
+
+    class Starting:
+        refusals = 1
+
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            raise NotFound(f"list {resource.name}", 404, "", "404 page not found")
+            yield b""
+
+        async def discover(self) -> Served:
+            if self.refusals:
+                self.refusals -= 1
+                raise Forbidden("get /apis", 403, "Forbidden", "no roles yet")
+            return Served({})
+
+    reader = reading(Starting())
+    versions = next(of for of in OFFERED if of[0].resource.api_version == POD_GROUPS["coscheduling/v1alpha1"])
+    reader.core.fold(facts.pod_group("train", "1", 2))
+    assert await reader._list_offered(versions) is None
+    assert not reader.core.knows(versions[0].name)
+
+
+async def test_of_workloads_in_later_versions_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """There PodGroups declare what starts together, and those are read."""
+    reader = reading(None)
+    reader._served = Served({"scheduling.k8s.io/v1beta1": frozenset({"workloads", "podgroups"})})
+    assert await reader._list_offered([WORKLOAD]) is None
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("versions", [(1, 1), (2, 2)])

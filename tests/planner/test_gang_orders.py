@@ -72,6 +72,17 @@ def test_the_class_that_the_fewest_nodes_take_goes_first_where_nothing_else_help
     assert world.where(large, picky, small) == ["n1", "n0", "n2"]
 
 
+def test_of_two_classes_the_one_that_fewer_nodes_take_goes_before_a_higher_priority_where_nothing_else_helps() -> None:
+    """Both are as large, so that neither of the other orders puts the picky one first."""
+    world = World()
+    world.node("n0", cpu=1, memory_gi=64, labels={"zone": "a"})
+    world.node("n1", cpu=1, memory_gi=2)
+    easy = world.pod("easy", "train", minimum=2, cpu=1, priority=10)
+    picky = world.pod("picky", "train", minimum=2, cpu=1, selector={"zone": "a"})
+    world.settle()
+    assert world.where(easy, picky) == ["n1", "n0"]
+
+
 def test_a_class_that_few_nodes_have_a_resource_for_goes_first_where_nothing_else_helps() -> None:
     world = World()
     world.node("n0", cpu=10, gpu=4)

@@ -89,8 +89,11 @@ class Conditions:
         """Conditions that the log does not know as written yet."""
         looked = 0
         while self.pods and most > 0:
-            if (looked := looked + 1) % SLICE_LOOKED == 0:
+            if looked >= SLICE_LOOKED:
+                looked = 0
                 yield None
+                continue  # the next round may have begun meanwhile, and taken the rest
+            looked += 1
             uid = self.pods.take()
             if uid not in self._decider.state.pods:
                 self.note_gone(uid)  # once more: its answer, or what was said of it, may have come later

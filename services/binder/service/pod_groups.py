@@ -81,6 +81,7 @@ class PodGroups:
             if looked >= SLICE_LOOKED:
                 looked = 0
                 yield None
+                continue  # the next round may have begun meanwhile, and taken the rest
             key = self.gangs.take()
             gang = state.gangs.get(key)
             looked += 1 if gang is None else 1 + len(gang.members)

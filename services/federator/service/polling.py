@@ -69,23 +69,31 @@ class Polling:
             swept: Listing | Silent | None = None
             if self._state.strays.get(account) or asyncio.get_running_loop().time() >= self._sweep_s.get(account, 0.0):
                 swept = await self._sweep(account, reach.backend)
+            answer: Listing | Unchanged | Silent | None = swept  # each counts against the cluster's limit of lists
             if self._state.open.get(account):
-                answer: Listing | Unchanged | Silent | None = swept  # each counts against the cluster's limit of lists
-                if answer is None or isinstance(reach.backend, Holding):  # what was cleared away is still in that one
+                if answer is None or self._is_asked_behind(answer, reach):
                     asked_ns = observing.log_time_ns(self._state, self._clock.now_ns())
                     answer = await self._ask(account, reach, asked_ns)
                 absent = await self._absent(account, reach.backend, answer)
                 self._tell(account, answer)
                 await self._decider.say(lambda: self._seen(account, answer, asked_ns, absent), "outcome")  # noqa: B023
-                if isinstance(answer, Silent):
-                    await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
-                    continue
+            if isinstance(answer, Silent):
+                await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
+                continue
             if reach.log is None:
                 await asyncio.sleep(pause_s)
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await reach.log.stirred()
+
+    @staticmethod
+    def _is_asked_behind(swept: Listing | Unchanged | Silent, reach: Reach) -> bool:
+        """Whether a poll asks once more: what was cleared away is still in the list, and a cluster that was silent may be
+        heard by its own log."""
+        if not isinstance(reach.backend, Holding):
+            return False
+        return isinstance(swept, Listing) or reach.log is not None
 
     async def lost(self, account: str) -> None:
         """The clusters file has it no more, and jobs are open there: it does not answer them, until a start with it."""
