@@ -74,7 +74,8 @@ def passed_over_in_slices(state: State, others: list[Group], most: int) -> Gener
     for start in range(0, len(others), SLICE_LISTED):
         if start:
             yield
-        lowest = min(lowest, min(queueing.priority(state, group) for group in others[start : start + SLICE_LISTED]))
+        priorities = (queueing.priority(state, group) for group in others[start : start + SLICE_LISTED])
+        lowest = min(chain((lowest,), priorities))
     above = (cohort.groups for cohort in backing_off if state.highest[cohort.place] > lowest)
     groups = map(state.groups.__getitem__, chain.from_iterable(above))
     return list(islice((group for group in groups if group.pod and group.priority > lowest), most))
