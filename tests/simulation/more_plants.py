@@ -72,7 +72,7 @@ MORE: dict[str, Plant] = {
     "no look-ahead": Plant(
         "a shard takes room for which groups of a higher priority wait that are other shards'",
         "services.planner.sharing",
-        (("    if queue and len(mine) < len(waiting):", "    if False:"),),
+        (("    if queue and any(owner != shard for owner in owners):", "    if False:"),),
     ),
     "gated pod proposed": Plant(
         "a pod that is gated is proposed",
