@@ -39,8 +39,12 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
     where others would pass it (`cohorts.passed_over`), without a place in the count: it may find no room again.
     """
     owners, order = state.owners, QUEUE_ORDERS[policy.profile.queue_order]
+
+    def own(groups: list[Group]) -> list[Group]:
+        return [group for group in groups if owners[group.partition] == shard]
+
     waiting = yield from cohorts.waiting_in_slices(state)
-    queue = yield from _head(state, order, waiting, policy.cycle_pods, lambda group: owners[group.partition] == shard)
+    queue = yield from _head(state, order, waiting, policy.cycle_pods, own)
     found = yield from cohorts.passed_over_in_slices(state, waiting, policy.lookahead_pods)
     passed = sorted(((order.place(state, group), group) for group in found), key=itemgetter(0))
     queue = sorted(queue + [entry for entry in passed if owners[entry[1].partition] == shard], key=itemgetter(0))
@@ -60,11 +64,11 @@ def _look_ahead(
     (last, least), owners = end, state.owners
     lowest = queueing.priority(state, least)
 
-    def of_others(group: Group) -> bool:
-        return owners[group.partition] != shard
+    def of_others(groups: list[Group]) -> list[Group]:
+        return [group for group in groups if owners[group.partition] != shard]
 
-    def higher(group: Group) -> bool:
-        return of_others(group) and queueing.priority(state, group) > lowest
+    def higher(groups: list[Group]) -> list[Group]:
+        return [group for group in of_others(groups) if queueing.priority(state, group) > lowest]
 
     if any(reasons.follows(cohort.reason).for_room for cohort in state.cohorts.values()):
         return (yield from _head(state, order, waiting, pods, of_others, before=last))
@@ -76,7 +80,7 @@ def _head(
     order: QueueOrder,
     waiting: list[Group],
     pods: int,
-    meant: Callable[[Group], bool],
+    meant: Callable[[list[Group]], list[Group]],
     *,
     before: Place | None = None,
 ) -> Generator[None, None, list[Entry]]:
@@ -89,8 +93,7 @@ def _head(
     for start in range(0, len(waiting), SLICE_GROUPS):
         if start:
             yield
-        groups = list(filter(meant, waiting[start : start + SLICE_GROUPS]))
-        first += _entries(state, order, groups, before)
+        first += _entries(state, order, meant(waiting[start : start + SLICE_GROUPS]), before)
         first.sort(key=itemgetter(0))
         first = _first(state, first, pods)
     return first
