@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from services.simulator.manifests import read_yaml
+from services.simulator.operators import admitted
 
 Object = dict[str, Any]
 
@@ -48,3 +49,11 @@ def load_yaml(paths: Iterable[Path | str]) -> list[Object]:
     if refused:
         raise refused[0]
     return objects
+
+
+def operated(objects: list[Object]) -> list[Object]:
+    """The objects, each followed by what its controller makes of it. Raises what a webhook says where one refuses."""
+    made, refused = admitted(objects)
+    if refused:
+        raise refused[0]
+    return made

@@ -12,10 +12,10 @@ from deploy.e2e.api import MERGE, Api, ApiError, Object
 from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
 from deploy.e2e.workload import GANG_LABEL, gangs, nodes, pod
 from services.console.simulate import simulate
-from services.simulator.operators import operated
 from services.simulator.workloads import expand
 from tests.dialects import published
 from tests.e2e.cluster import Muster, until
+from tests.manifests import operated
 
 K = "gang.scheduling.koordinator.sh/"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

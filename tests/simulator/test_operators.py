@@ -8,8 +8,8 @@ import pytest
 
 from services.simulator.errors import ApiError
 from services.simulator.offline import served
-from services.simulator.operators import admitted
 from services.simulator.operators.pod_groups import GROUP_NAME, MINIMUM, QUEUE_NAME
+from tests.manifests import operated
 from tests.simulator.objects import Object, template, workload
 
 
@@ -24,14 +24,6 @@ def volcano_job(*tasks: Object, **spec: Any) -> Object:
 
 def task(name: str, replicas: int, **more: Any) -> Object:
     return {"name": name, "replicas": replicas, "template": template(), **more}
-
-
-def operated(objects: list[Object]) -> list[Object]:
-    """The objects, each followed by what its controller makes of it. Raises what a webhook says where one refuses."""
-    made, refused = admitted(objects)
-    if refused:
-        raise refused[0]
-    return made
 
 
 def of_kind(objects: list[Object], kind: str) -> list[Object]:
