@@ -16,6 +16,7 @@ RUNS = (
     ("Planner shards: conflicts, inversions, rates", ["-m", "benchmarks.shards"]),
     ("The same at 50,000 nodes", ["-m", "benchmarks.shards", "--nodes", "50000"]),
     ("Planner processes alone over a recorded log", ["-m", "benchmarks.shards", "--processes", "--rounds", "5"]),
+    ("Planner shards as processes, judged by a binder", ["-m", "benchmarks.shard_processes"]),
     ("Failover: from kill -9 to the next decision", ["-m", "benchmarks.failover"]),
     ("One of three NATS servers is lost", ["-m", "benchmarks.nats_failover", "--runs", "4"]),
     ("Snapshots: taking, starting from one, memory", ["-m", "benchmarks.snapshots", "--nodes", *NODES]),

@@ -122,7 +122,7 @@ PUBLISH = {
         "$JS.API.STREAM.PURGE.{kept}",
         "$JS.API.STREAM.MSG.GET.{kept}",
     ),
-    "request": (*(f"{{jobs}}.{verb}" for verb in ("submit", "status", "list", "cancel")), *DISCOVERY),
+    "request": (*(f"{{jobs}}.{verb}" for verb in ("submit", "status", "list", "cancel", "explain")), *DISCOVERY),
 }
 OVER_LEAF = (
     "STREAM.INFO.{log}",

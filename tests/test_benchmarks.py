@@ -44,6 +44,10 @@ def test_what_cannot_be_written_is_told_before_hours_of_measuring(tmp_path: Path
         (["planning", "12"], "planning.py: error: argument nodes: expected at least 13, not '12'"),
         (["shards", "--nodes", "100"], "shards.py: error: argument --nodes: expected at least 101, not '100'"),
         (["shards", "--shards"], "shards.py: error: argument --shards: expected at least one argument"),
+        (
+            ["shard_processes", "--pods", "20", "40020"],
+            "shard_processes.py: error: argument --pods: expected at most 40000, as 8 go onto a node, not '40020'",
+        ),
         (["federation", "--clusters", "1"], "federation.py: error: argument --clusters: expected at least 2, not '1'"),
         (
             ["peers", "--shapes", "1x2"],

@@ -31,6 +31,7 @@ from services.cli.options import (
     OptionalLog,
     Schedulers,
     Shard,
+    UnusedKubeconfig,
     federation_named,
 )
 
@@ -163,7 +164,13 @@ def ingest(
 
 
 @app.command(rich_help_panel=SERVICES)
-def planner(nats: Nats = None, cluster: Cluster = None, shard: Shard = None, as_json: JsonLines = False) -> None:
+def planner(
+    nats: Nats = None,
+    cluster: Cluster = None,
+    kubeconfig: UnusedKubeconfig = None,
+    shard: Shard = None,
+    as_json: JsonLines = False,
+) -> None:
     """Plan: propose nodes for gangs and pods. Talks to nothing but the log."""
     _serve("planner", as_json, nats_url=nats, cluster=cluster, shard=shard)
 
@@ -177,7 +184,12 @@ def binder(
 
 
 @app.command(rich_help_panel=SERVICES)
-def feed(nats: Nats = None, cluster: Cluster = None, as_json: JsonLines = False) -> None:
+def feed(
+    nats: Nats = None,
+    cluster: Cluster = None,
+    kubeconfig: UnusedKubeconfig = None,
+    as_json: JsonLines = False,
+) -> None:
     """Publish every event of the log as a CloudEvent for outsiders."""
     _serve("feed", as_json, nats_url=nats, cluster=cluster)
 

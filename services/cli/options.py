@@ -24,6 +24,14 @@ Kubeconfig = Annotated[
         metavar="FILE",
     ),
 ]
+UnusedKubeconfig = Annotated[
+    str | None,
+    typer.Option(
+        "--kubeconfig",
+        help="taken as by the other services, and not read: this one talks to nothing but NATS",
+        metavar="FILE",
+    ),
+]
 Schedulers = Annotated[
     str | None,
     typer.Option(

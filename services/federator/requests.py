@@ -5,6 +5,7 @@
     list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most. What is
                                          forgotten meanwhile moves all behind it up
     cancel   {"name": NAME}              {"cancelled": whether there was something left to cancel}; 404
+    explain  {"name": NAME, "offset": 0} its story from the log, lines as `explain.Line` has them; `PAGE` at most; 404
     give-up  {"name": NAME, "cluster": ALIAS, "by": WHO, "reason": WHY}
                                          {"given_up": true}; 404; 409 with why it cannot be (R21). Operators' alone
 
@@ -22,7 +23,7 @@ from services.federator.records import ENDED, Job, Place
 from services.federator.state import State
 
 PAGE = 1_000
-"""Jobs of one answer: far below what a message may be."""
+"""Jobs of one answer, or lines of a story: far below what a message may be."""
 
 
 MOST_DOCUMENT = 256 * 1024
@@ -40,6 +41,12 @@ class Named(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
     """How many were listed before."""
+
+
+class Explained(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    offset: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
+    """How many lines were told before."""
 
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]

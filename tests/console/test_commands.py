@@ -447,6 +447,15 @@ def test_a_service_names_a_setting_that_is_wrong(arguments: str, environment: di
     assert len(told.splitlines()) == 1
 
 
+@pytest.mark.parametrize("service", ["ingest", "planner", "binder", "feed"])
+def test_every_service_of_a_cluster_takes_the_same_flags(service: str) -> None:
+    """As it was: two of them refused the one flag that they do not need, and a script for all had to know which."""
+    flags = ["--nats", "nats://127.0.0.1:9", "--cluster", "no name", "--kubeconfig", "file"]
+    given = runner.invoke(app, [service, *flags])
+    assert given.exit_code == 2
+    assert given.stderr.startswith("error: --cluster: expected ")
+
+
 def test_interrupted_while_it_is_imported_it_ends_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     path = os.pathsep.join((str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import events as ev
 from events.policy import DEFAULT_POLICY
 from services.cli.muster import app
 from services.console import show
@@ -209,6 +210,20 @@ def test_a_gang_that_holds_what_it_found_gives_it_back_when_its_time_is_over() -
     assert all("timeout" in why for why in found["waiting"].values()), found["waiting"]
     assert any(b'"tick"' in stored.header for stored in simulation.log.commits)
     assert found["warnings"] == []
+
+
+def test_who_is_evicted_is_named_and_gone() -> None:
+    """No manifest makes a member fail, so one does here: behind what was simulated, and nobody comes in its place."""
+    policy = changed(DEFAULT_POLICY, {"replacement_policy": "evict"})
+    members = [pod(name, labels={GANG: "g"}) for name in ("a", "b")]
+    simulation = simulate([node("n1"), pod_group("g", 2), *members], policy)
+    (failed,) = (one.fact for one in simulation.state.pods.values() if one.fact.name == "a")
+    named = {"uid": failed.uid, "namespace": failed.namespace, "name": failed.name, "resource_version": "9"}
+    simulation.append("ingest", [ev.PodFinished(**named, succeeded=False, reason="OutOfcpu")], "facts")
+    simulation.settle()
+    found = simulation.answer()
+    assert found["evicted"] == ["default/b"]
+    assert "default/b" not in found["bound"]
 
 
 def test_time_that_passes_no_more_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

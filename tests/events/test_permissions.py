@@ -74,7 +74,7 @@ async def opened(server: EmbeddedServer, user: str, *, create: bool = True) -> J
 OF_STREAM = ("CREATE", "INFO", "UPDATE", "DELETE", "PURGE", "MSG.GET", "MSG.DELETE", "SNAPSHOT", "RESTORE")
 OF_STREAM += ("PEER.REMOVE", "LEADER.STEPDOWN")
 OF_CONSUMER = ("CREATE", "DURABLE.CREATE", "INFO", "DELETE", "MSG.NEXT", "LEADER.STEPDOWN", "PAUSE")
-JOB_VERBS = ("submit", "status", "list", "cancel")
+JOB_VERBS = ("submit", "status", "list", "cancel", "explain")
 FEDERATION_STREAMS = {
     "federation's log": "muster-federation",
     "federation's leases": "muster-leases-federation",

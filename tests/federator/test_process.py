@@ -128,6 +128,9 @@ async def test_each_as_its_own_user(guarded: Running) -> None:
     assert code == 0, err
     assert out.splitlines()[-1].startswith("settled on c")
     assert [job["name"] for job in await guarded.answer("list")] == ["train"]
+    async with asyncio.timeout(60), signed_in(url, "jobs") as client:
+        story = await ask(client, jobs(FEDERATION), "explain", {"name": "train"})
+    assert (story[0]["what"], story[-1]["rule"]) == ("accepted", "R18")
     async with asyncio.timeout(60), signed_in(url, "federation-operator") as operator:
         bucket = Bucket(operator, bodies_bucket(FEDERATION))
         while await bucket.listed():  # noqa: ASYNC110

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 import events as ev
+from events.envelope import decode
 from events.micro import Unfit
 from services.federator import observing, requests
 from services.federator.bodies import Cipher
 from services.federator.clusters import Limits
+from services.federator.explain import Said, explained
 from services.federator.mcc import InvalidJob
 from services.federator.records import PLACED, SETTLED
-from services.federator.service import agenda, effects, polling
+from services.federator.service import agenda, effects, polling, told
 from services.federator.specialize import to_yaml
 from services.simulator.openpai.jobs import Refusal
 from tests.federator import field as fields
@@ -392,3 +394,24 @@ async def test_requests_that_are_out_of_bounds(field: Field) -> None:
             await asks[verb](json.dumps(request).encode())
         assert refused.value.code == 400
     assert await asks["list"](b'{"offset": 9007199254740992}') == []
+
+
+async def test_programs_are_told_a_jobs_story_from_the_log(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: people alone, and those who may read the log."""
+    monkeypatch.setattr(told, "FOLD_BYTES", 1)
+    field.cluster("a", waiting_ms=50)
+    asks = (await field.start()).handlers()
+    for name in ("train", "other"):
+        await field.federate(name, a=0)
+        await field.settled(name)
+    lines = await asks["explain"](b'{"name": "train"}')
+    commits = [decode(stored) for stored in field.log.commits]
+    said = [Said(commit.sequence, commit.header.time_ns, commit.events) for commit in commits]
+    assert lines == (explained(said, "train") or [])[: len(lines)]
+    assert [line.what for line in lines][:2] == ["accepted", "submitted"]
+    assert "settled" in [line.what for line in lines]
+    monkeypatch.setattr(requests, "PAGE", 2)
+    assert await asks["explain"](b'{"name": "train", "offset": 1}') == lines[1:3]
+    with pytest.raises(Unfit, match="no job 'nobody' in the log") as refused:
+        await asks["explain"](b'{"name": "nobody"}')
+    assert refused.value.code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from events.micro import Handler, Unfit
 from events.wire import UNDECODABLE
 from services.federator import core, mcc, requests
 from services.federator.records import Job
+from services.federator.service.told import told
 from services.writer import SteppedDown
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def handlers(federator: Federator) -> dict[str, Handler]:
     """For `events.micro`."""
+    one_story = asyncio.Lock()
+    """Each folds the log: several at a time would take that much from everything else."""
 
     async def submit(data: bytes) -> Any:
         asked = _asked(data, requests.Submit)
@@ -38,6 +42,14 @@ def handlers(federator: Federator) -> dict[str, Handler]:
 
     async def cancel(data: bytes) -> Any:
         return {"cancelled": await federator.cancel(named(_asked(data, requests.Named).name))}
+
+    async def explain(data: bytes) -> Any:
+        asked = _asked(data, requests.Explained)
+        async with one_story:
+            lines = await told(federator.decider.log, asked.name)
+        if not lines:
+            raise Unfit(404, f"there is no job {asked.name!r} in the log")
+        return lines[asked.offset : asked.offset + requests.PAGE]
 
     async def give_up(data: bytes) -> Any:
         asked = _asked(data, requests.GiveUp)
@@ -57,7 +69,14 @@ def handlers(federator: Federator) -> dict[str, Handler]:
             raise Unfit(404, f"there is no job {name!r}, or none any more: `muster job explain` reads the log")
         return job
 
-    found = {"submit": submit, "status": status, "list": listed, "cancel": cancel, "give-up": give_up}
+    found = {
+        "submit": submit,
+        "status": status,
+        "list": listed,
+        "cancel": cancel,
+        "explain": explain,
+        "give-up": give_up,
+    }
     return {verb: _not_now(handler) for verb, handler in found.items()}
 
 
