@@ -11,7 +11,7 @@ from services.kubernetes import binding
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
-from services.kubernetes.transport import Answer, error_of, heeding, retrying, worth_repeating
+from services.kubernetes.transport import Answer, Transport, error_of, heeding, retrying, worth_repeating
 
 
 def test_of_a_long_answer_the_beginning_is_repeated() -> None:
@@ -146,3 +146,10 @@ def test_what_is_no_answer_is_not_repeated() -> None:
 def test_a_page_that_is_cut_within_a_letter_is_told_all_the_same() -> None:
     page = b"<html>" + "\u00fc".encode() * 200
     assert "<html>\u00fc" in str(error_of("list pods", Answer(503, b"x" + page)))
+
+
+async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
+    async with Transport(direct(f"http://{'a' * 64}.example")) as transport:
+        with pytest.raises(Unreachable, match="create pods/binding default/p") as error:
+            await transport.send("create pods/binding default/p", "POST", "/api/v1", b"{}")
+        assert not error.value.sent
