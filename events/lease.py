@@ -149,8 +149,16 @@ class Lease:
                 changed.clear()
             self._hold()
         finally:
+            await self._unheard(listening)
+
+    async def _unheard(self, listening: Subscription) -> None:
+        """Nobody is told that this has acquired it, if it is cancelled here: then it is given back."""
+        try:
             with suppress(nats.errors.Error):
                 await listening.unsubscribe()
+        except asyncio.CancelledError:
+            await self.release()
+            raise
 
     async def release(self) -> None:
         """Hands over at once. Does nothing when the lease is not held."""
@@ -223,15 +231,13 @@ class Lease:
 
     async def _keep(self) -> bool:
         """It may be ours after all: the answer to an earlier renewal was lost; or the server forgot it meanwhile, and
-        nobody else has claimed it. If somebody does so right now, the next renewal tells."""
+        nobody else has claimed it. It is renewed at once: of a life without an answer little may be left. If somebody
+        claims it right now, the next renewal tells."""
         last = await self._last()
-        if last is None:
-            await self._publish(self._held, 0, self.ttl_s)
-        elif last.held == self._held:
-            self._sequence = last.sequence
-        else:
+        if last is not None and last.held != self._held:
             self.why = f"{last.held.holder or 'nobody'} holds it"
             return False
+        await self._publish(self._held, 0 if last is None else last.sequence, self.ttl_s)
         return True
 
     async def _publish(self, held: Held, expected: int, ttl_s: int) -> bool:

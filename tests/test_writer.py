@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from events import Event, IngestTaken, PodDeleted, envelope
 from events.envelope import Header, Stored
-from events.log import LogError, Unavailable
+from events.log import Conflict, LogError, Unavailable
 from events.memory import MemoryLog
 from services.writer import Gather, Outbox, Spacing, SteppedDown, Writer
 from tests.facts import scheduling_class
@@ -111,6 +111,37 @@ async def test_who_does_not_hear_the_last_word_does_not_ask_for_it_for_ever() ->
         log.append_now("muster.c.ingest", header, envelope.encode_events([deleted(number)]), expected)
     with pytest.raises(SteppedDown):
         await taken(log)
+
+
+class Purged(MemoryLog):
+    """Its last word is gone by the time somebody asks for it."""
+
+    async def append(self, subject: str, *_: Any, **more: Any) -> int:
+        raise Conflict(subject, 0, 7)
+
+
+async def test_who_is_refused_and_finds_no_last_word_does_not_ask_for_ever() -> None:
+    with pytest.raises(SteppedDown):
+        await taken(Purged("c"))
+
+
+async def test_a_writer_was_replaced_only_by_who_took_its_subject_behind_it() -> None:
+    """Its own commit may be read before it is acknowledged, and others take theirs."""
+    log = MemoryLog("c")
+    writer = Writer(log, "ingest")
+    await taken(log)
+    assert not writer.was_taken_by(envelope.decode(log.commits[0])), "it has not taken it itself"
+    await writer.take(IngestTaken(holder="test"))
+    assert [writer.was_taken_by(envelope.decode(stored)) for stored in log.commits] == [False, False]
+    said = [("ingest", "facts", False), ("binder", "taken", False), ("ingest", "taken", True)]
+    last = 2
+    for name, cause, replaced in said:
+        subject = f"muster.c.{name}"
+        header = Header(writer=name, epoch=0, basis=0, time_ns=0, cause=cause)
+        expected = last if name == "ingest" else 0
+        found = log.append_now(subject, header, envelope.encode_events([deleted(1)]), expected)
+        last = found if name == "ingest" else last
+        assert writer.was_taken_by(envelope.decode(log.commits[-1])) == replaced
 
 
 class Busy(MemoryLog):

@@ -44,7 +44,8 @@ async def test_a_pod_group_that_somebody_else_wrote_is_looked_at_now_and_written
     world.pod_group("train", 1)
     writer, _ = behind(world, client)
     writer.notice(decode(world.log.commits[-1]))
-    await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
+    refused = [await write.make() for write in list(writer.pod_groups.due(10)) if write is not None]
+    assert refused == [2], "the write, and the look"
     assert (client.phases, list(writer.pod_groups.gangs)) == ([], ["default/train"])
     await writer.rounds.round(Rate(1_000.0), writer.pod_groups.due)
     assert (client.phases, list(writer.pod_groups.gangs)) == (["Pending"], [])

@@ -297,6 +297,10 @@ async def test_one_pod_of_a_group_gets_an_event_for_each_thing_that_it_waits_for
         await reader.round()
     assert reader.client.conditions == ["train-0", "train-1"] * 2
     assert reader.client.events == ["train-0"] * 2
+    next(iter(world.state.cohorts.values())).condition = "InsufficientRoom: Insufficient memory"
+    reader.writer.conditions.pods.put("train-0", "train-1")
+    requests = [await write.make() for write in reader.writer.conditions.due(10) if write is not None]
+    assert requests == [2, 1], "the event is a request as well"
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,34 @@ async def test_whose_inbox_is_taken_away_is_told_at_once(tmp_path: Path) -> None
                     await _ask_on(connection)
 
 
+async def test_whom_one_subject_is_denied_hears_his_answers(tmp_path: Path) -> None:
+    mine = USERS.replace(" } ] }", ', permissions: { subscribe: "_INBOX_planner.>" } } ] }')
+    with EmbeddedServer(tmp_path, extra=mine) as server:
+        async with connected(server.url.replace("//", "//planner:one@")) as connection:
+            await connection.client.subscribe("news")
+            await until(lambda: "news" in str(connection.last_error), "the server's no")
+            await connection.ask("$JS.API.INFO")
+
+
+async def test_an_answer_that_comes_twice_or_late_troubles_nobody(server: EmbeddedServer) -> None:
+    replies: list[str] = []
+
+    async def answer(message: Msg) -> None:
+        replies.append(message.reply)
+        for _ in range(2):
+            await message.respond(message.data)
+
+    async with connected(server.url) as connection, connected(server.url) as other:
+        await other.client.subscribe("asked", cb=answer)
+        await other.client.flush()
+        assert (await connection.request("asked", b"one")).data == b"one"
+        await other.client.publish(replies[0], b"late")
+        await other.client.flush()
+        assert (await connection.request("asked", b"two")).data == b"two"
+        assert len(set(replies)) == 2
+        assert connection.last_error is None
+
+
 async def _ask_on(connection: Connection) -> None:
     while True:
         await connection.ask("$JS.API.INFO")

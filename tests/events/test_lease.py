@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from nats.aio.subscription import Subscription
 
 from events import lease as leases
 from events.answers import EXPECTED, Unanswered
@@ -302,6 +303,46 @@ async def test_a_claim_that_is_cancelled_is_given_back(
         async with asyncio.timeout(10):  # its time is 60
             async with Lease(other, cluster, "binder", "next", 60):
                 pass
+
+
+async def test_who_is_cancelled_when_it_has_just_become_his_gives_it_back(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: nobody was told that he had it, and he renewed it for as long as his process lived."""
+    leaving = asyncio.Event()
+    async with connected(server.url) as connection, connected(server.url) as other:
+
+        async def unsubscribe(_: Subscription) -> None:
+            leaving.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Subscription, "unsubscribe", unsubscribe)
+            standby = asyncio.ensure_future(Lease(connection, cluster, "binder", "told to end", 60).acquire())
+            await leaving.wait()
+            standby.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await standby
+        async with asyncio.timeout(10):  # its time is 60
+            async with Lease(other, cluster, "binder", "next", 60):
+                pass
+
+
+async def test_a_renewal_whose_answer_was_lost_is_followed_by_another_at_once(
+    server: EmbeddedServer, cluster: str
+) -> None:
+    """A third of its time went by until the answer was given up, and another until it was asked for: with the last one
+    gone, too, the server forgets it, and anybody may have it."""
+    async with (
+        connected(server.url) as connection,
+        Lease(connection, cluster, "binder", "first", 60) as held,
+    ):
+        expected = {EXPECTED: str(held._sequence), leases.TTL: "60s"}
+        unheard = await connection.publish(leases.subject(cluster, "binder"), held._held, expected)
+        assert await held._keep()
+        renewed = await held._last()
+        assert renewed is not None
+        assert renewed.sequence == held._sequence == unheard + 1
 
 
 async def test_after_a_renewal_whose_answer_was_lost_the_next_but_one_is_a_renewal_again(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from tenacity import Future, RetryCallState
 
 from services.kubernetes import binding
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
-from services.kubernetes.errors import ApiError, NotFound, Unreachable
-from services.kubernetes.transport import Answer, error_of, retrying
+from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.kubernetes.transport import Answer, Transport, error_of, heeding, retrying, worth_repeating
 
 
 def test_of_a_long_answer_the_beginning_is_repeated() -> None:
@@ -56,7 +57,34 @@ def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: st
 )
 def test_what_is_not_there_is_the_api_servers_to_say(body: bytes, kind: type[ApiError]) -> None:
     """As it was: a gateway's page deleted the PodGroups of a cluster."""
-    assert type(error_of("list podgroups", Answer(404, body))) is kind
+    error = error_of("list podgroups", Answer(404, body))
+    assert type(error) is kind
+    assert not isinstance(error, Unreachable) or error.sent, "who answers may have passed the question on"
+
+
+@pytest.mark.parametrize(("code", "succeeds"), [(200, True), (299, True), (300, False), (302, False)])
+def test_a_redirection_is_no_success(code: int, succeeds: bool) -> None:
+    answer = Answer(code, b"")
+    if succeeds:
+        assert answer.raise_for("get pods default/p") is answer
+    else:
+        with pytest.raises(ApiError, match=f"get pods default/p: {code}"):
+            answer.raise_for("get pods default/p")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        (422, "Pod p is invalid: metadata.uid: Invalid value: field is immutable", Conflict),
+        (422, "Pod p is invalid: spec: Forbidden: pod updates may not change other fields", ApiError),
+        (400, "metadata.uid: a webhook does not like it", ApiError),
+    ],
+)
+def test_a_patch_that_names_another_uid_is_a_precondition_that_failed(
+    code: int, message: str, kind: type[ApiError]
+) -> None:
+    body = json.dumps({"kind": "Status", "reason": "Invalid", "message": message}).encode()
+    assert type(error_of("patch pods/status default/p", Answer(code, body))) is kind
 
 
 async def test_that_a_pod_is_gone_is_said_by_a_status_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +117,39 @@ def test_a_status_says_when_to_ask_again_where_the_header_does_not(asked: str, w
     body = f'{{"kind":"Status","details":{{"retryAfterSeconds":{asked}}}}}'.encode()
     assert error_of("list pods", Answer(429, body)).retry_after_s == waits
     assert error_of("list pods", Answer(429, body, 3.0)).retry_after_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("error", "pause_s"),
+    [
+        (ApiError("list pods", 429, "", "", 7.0), 7.0),
+        (ApiError("list pods", 429, "", "", 3_600.0), 30.0),
+        (ApiError("list pods", 429, "", "", 0.2), 0.5),
+        (ApiError("list pods", 503, "", ""), 0.5),
+        (ValueError("no answer at all"), 0.5),
+    ],
+)
+def test_before_it_is_repeated_a_request_pauses_for_as_long_as_the_server_asks_within_bounds(
+    error: Exception, pause_s: float
+) -> None:
+    state = RetryCallState(retrying(), None, (), {})
+    state.outcome = Future(1)
+    state.outcome.set_exception(error)
+    assert heeding(lambda _: 0.5)(state) == pause_s
+
+
+def test_what_is_no_answer_is_not_repeated() -> None:
+    assert worth_repeating(ApiError("list pods", 503, "", ""))
+    assert not worth_repeating(ValueError("a mistake of ours"))
+
+
+def test_a_page_that_is_cut_within_a_letter_is_told_all_the_same() -> None:
+    page = b"<html>" + "\u00fc".encode() * 200
+    assert "<html>\u00fc" in str(error_of("list pods", Answer(503, b"x" + page)))
+
+
+async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
+    async with Transport(direct(f"http://{'a' * 64}.example")) as transport:
+        with pytest.raises(Unreachable, match="create pods/binding default/p") as error:
+            await transport.send("create pods/binding default/p", "POST", "/api/v1", b"{}")
+        assert not error.value.sent

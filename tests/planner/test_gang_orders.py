@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import events as ev
+from services.planner import demand
 from tests.world import World, of_type
 
 
@@ -72,6 +75,22 @@ def test_the_class_that_the_fewest_nodes_take_goes_first_where_nothing_else_help
     assert world.where(large, picky, small) == ["n1", "n0", "n2"]
 
 
+@pytest.mark.parametrize(("most", "found"), [(3, ["n1", "n0", "n2"]), (2, ["", "", ""])])
+def test_of_so_many_classes_at_most_it_is_asked_how_many_nodes_take_them(
+    monkeypatch: pytest.MonkeyPatch, most: int, found: list[str]
+) -> None:
+    monkeypatch.setattr(demand, "SORTED_BY_NODES", most)
+    world = World()
+    world.node("n0", cpu=6, labels={"zone": "a"})
+    world.node("n1", cpu=5)
+    world.node("n2", cpu=3)
+    large = world.pod("large", "train", minimum=3, cpu=5)
+    picky = world.pod("picky", "train", minimum=3, cpu=4, selector={"zone": "a"})
+    small = world.pod("small", "train", minimum=3, cpu=3)
+    world.settle()
+    assert world.where(large, picky, small) == found
+
+
 def test_of_two_classes_the_one_that_fewer_nodes_take_goes_before_a_higher_priority_where_nothing_else_helps() -> None:
     """Both are as large, so that neither of the other orders puts the picky one first."""
     world = World()
@@ -133,6 +152,19 @@ def test_a_higher_priority_goes_before_a_larger_class_unless_the_minimum_needs_i
     world.pod("small", "train", minimum=2, cpu=1, priority=10)
     world.settle()
     assert world.bound() == ["large", "small"]
+
+
+def test_a_larger_class_goes_before_a_higher_priority_where_the_minimum_needs_it() -> None:
+    """The small one would take a node of the large ones, and as many nodes take it as them."""
+    world = World()
+    world.node("n0", cpu=3, labels={"zone": "a"})
+    world.node("n1", cpu=3)
+    world.node("n2", cpu=2, labels={"zone": "a"})
+    small = world.pod("small", "train", minimum=3, cpu=2, priority=10, selector={"zone": "a"})
+    large = [world.pod(f"large-{number}", "train", minimum=3, cpu=3) for number in range(2)]
+    world.settle()
+    assert world.where(small) == ["n2"]
+    assert sorted(world.where(*large)) == ["n0", "n1"]
 
 
 def test_of_one_class_a_higher_priority_comes_first_whichever_class_does() -> None:
