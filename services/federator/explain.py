@@ -64,16 +64,27 @@ def explained(commits: Iterable[Said], name: str, state: State | None = None) ->
 
     `state`: that on which the first commit stands, where what was before is purged.
     """
-    state = State() if state is None else state
-    lines = [*_purged(state, name)]
-    had = set[str]()
+    story = Story(name, State() if state is None else state)
     for said in commits:
+        story.add(said)
+    return story.lines or None
+
+
+class Story:
+    """The same, commit by commit: of a long log nothing is kept but the lines."""
+
+    def __init__(self, name: str, state: State) -> None:
+        """`state` is changed."""
+        self._name, self._state = name, state
+        self.lines = [*_purged(state, name)]
+        self._had = set[str]()
+        """The UIDs of all that had the name."""
+
+    def add(self, said: Said) -> None:
         for event in said.events:
-            had.add(state.names.get(name, ""))
-            lines += [
-                Line(said.sequence, said.time_ns, *step) for step in _folded(state, said.sequence, event, name, had)
-            ]
-    return lines or None
+            self._had.add(self._state.names.get(self._name, ""))
+            steps = _folded(self._state, said.sequence, event, self._name, self._had)
+            self.lines += [Line(said.sequence, said.time_ns, *step) for step in steps]
 
 
 def _purged(state: State, name: str) -> Iterator[Line]:
