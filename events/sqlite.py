@@ -14,7 +14,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from events.snapshots import BrokenSnapshot, Kept
 
 FORMAT = 1
 BATCH_COMMITS = 512
+BATCH_BYTES = 4_000_000
+"""Of payloads: a batch ends with the commit that reaches this, as so many commits may be 4 GB."""
 POLL_S = 0.02
 BUSY_S = 30.0
 """How long to wait for another process's transaction."""
@@ -194,11 +196,22 @@ class SqliteLog:
 
     def _batch(self, after: int, stop: int | None) -> list[Stored]:
         limit = BATCH_COMMITS if stop is None else min(BATCH_COMMITS, stop - after)
-        batch = self._select("WHERE sequence > ? ORDER BY sequence LIMIT ?", after, limit)
+        batch = self._select_batch(after, limit)
         check_place(str(self.path), after, self._first())
         if batch and (batch[-1].sequence - batch[0].sequence != len(batch) - 1 or 0 < after < batch[0].sequence - 1):
             raise LogError(f"{self.path}: commits are missing between {after + 1} and {batch[-1].sequence}")
         return batch if stop is None else [commit for commit in batch if commit.sequence <= stop]
+
+    def _select_batch(self, after: int, limit: int) -> list[Stored]:
+        query = f"{_SELECT} WHERE sequence > ? ORDER BY sequence LIMIT ?"
+        batch, size = list[Stored](), 0
+        with self.errors(), closing(self._connection.execute(query, (after, limit))) as rows:
+            for row in rows:
+                batch.append(self._stored(row))
+                size += len(batch[-1].payload)
+                if size >= BATCH_BYTES:
+                    break
+        return batch
 
     def _select(self, condition: str, *values: str | int) -> list[Stored]:
         return [self._stored(row) for row in self.rows(f"{_SELECT} {condition}", *values)]

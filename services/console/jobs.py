@@ -22,14 +22,14 @@ from services.console.kinds import check_of_a_federation
 from services.console.location import open_location
 from services.console.replay import EPOCH, BadPlace, check_place, check_time, read_place
 from services.federator.backends import Owner
-from services.federator.explain import Said, explained
+from services.federator.explain import Said, Story
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
 from services.federator.records import SETTLED
 from services.federator.requests import MOST_DOCUMENT, PAGE
 from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
-from services.federator.state import WRITER, State
-from services.federator.timeline import drawn
+from services.federator.state import WRITER
+from services.federator.timeline import Drawing
 from services.start import beginning, read_on
 
 WATCH_S = 0.5
@@ -201,10 +201,9 @@ def give_up(name: str, alias: str, nats: str | None, federation: str, *, by: str
 def explain(name: str, nats: str | None, federation: str, *, at: str | None = None, as_json: bool = False) -> int:
     """Exit code 0, or 2: the log has no such job. Reads the log; no federator need run."""
     with told_errors():
-        state, said = finish(_commits(nats, federation, at))
-        line = drawn(said, name, deepcopy(state))
-        lines = explained(said, name, state)
-        if lines is None:
+        drawing, story = finish(_told(name, nats, federation, at))
+        line, lines = drawing.line(), story.lines
+        if not lines:
             where = f"in the log of {federation!r}" + (f" up to {at}" if at is not None else "")
             raise Unusable(f"there is no job {name!r} {where}: expected a name of `muster job list`")
     if as_json:
@@ -219,12 +218,10 @@ def explain(name: str, nats: str | None, federation: str, *, at: str | None = No
     return 0
 
 
-async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[State, list[Said]]:
-    """What the federator said, up to a place, and the state on which that stands. Raises BadPlace, LogError,
-    UnknownCommit."""
+async def _told(name: str, nats: str | None, federation: str, at: str | None) -> tuple[Drawing, Story]:
+    """What the federator said of the job, up to a place. Raises BadPlace, LogError, UnknownCommit."""
     sequence, time_ns = read_place(at) if at is not None else (None, None)
     log: EventLog = await open_location(nats, federation)
-    said: list[Said] = []
     try:
         await check_of_a_federation(log)
         end = await log.end()
@@ -233,24 +230,27 @@ async def _commits(nats: str | None, federation: str, at: str | None) -> tuple[S
         gone = f"the first place that is left is {state.sequence}: everything before was purged"
         if sequence is not None and sequence < state.sequence:
             raise BadPlace(f"--at {at}: {gone}")
-        folded, newest_ns = deepcopy(state), 0  # what cannot be folded is no story
-        async for batch in read_on(log, state.sequence, end if sequence is None else sequence):
+        drawing, story = Drawing(name, deepcopy(state)), Story(name, deepcopy(state))
+        begins, newest_ns = state.sequence, 0
+        async for batch in read_on(log, begins, end if sequence is None else sequence):
             for stored in batch:
                 header = envelope.header_of(stored)
                 if header is None or header.writer != WRITER:
                     continue
                 if time_ns is not None and header.time_ns > time_ns:
-                    if state.sequence and not said:
+                    if 0 < begins == state.sequence:
                         raise BadPlace(f"--at {at}: {gone}")
-                    return state, said
+                    return drawing, story
                 newest_ns = max(newest_ns, header.time_ns)
-                if (commit := folded.apply_stored(stored)) is not None:
-                    said.append(Said(stored.sequence, header.time_ns, commit.events))
+                if (commit := state.apply_stored(stored)) is not None:  # what cannot be folded is no story
+                    said = Said(stored.sequence, header.time_ns, commit.events)
+                    drawing.add(said)
+                    story.add(said)
         if time_ns is not None:
             await check_time(log, time_ns, newest_ns)
     finally:
         await log.close()
-    return state, said
+    return drawing, story
 
 
 def _time(time_ns: int) -> datetime:

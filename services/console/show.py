@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,8 +57,10 @@ def headed(head: str, style: str, rest: str) -> Text:
     return Text.assemble((head, style), rest)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, low: bool = False) -> Table:
-    """`low`: without the frame, where lines are few."""
+def table(
+    title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, low: bool = False, longest: int = LONGEST
+) -> Table:
+    """`low`: without the frame, where lines are few. `longest`: so many rows at most."""
     from rich import box
     from rich.table import Table
 
@@ -67,10 +70,10 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
     for column in columns:
         shown.add_column(column, overflow="fold")
     rows = list(rows)
-    for row in rows[:LONGEST]:
+    for row in rows[:longest]:
         shown.add_row(*("\n".join(map(printable, str(cell).split("\n"))) for cell in row))
-    if len(rows) > LONGEST:
-        shown.add_row(f"… {len(rows) - LONGEST} more")
+    if len(rows) > longest:
+        shown.add_row(f"… {len(rows) - longest} more")
     return shown
 
 
@@ -185,20 +188,23 @@ def _lines(lines: list[str], start: int) -> str:
 def facts_of(title: str, found: Mapping[str, Any]) -> None:
     """A table of names and values; behind it the digest, if there is one, in a line of its own."""
     out = console()
-    rows = [(name.replace("_", " "), _value(value)) for name, value in found.items() if name != "digest"]
-    shown = table(title, ("", ""), rows)
+    named = [(name.replace("_", " "), value) for name, value in found.items() if name != "digest"]
+    rows = list(chain.from_iterable(_rows(name, value) for name, value in named))
+    shown = table(title, ("", ""), rows, longest=len(rows))
     shown.show_header = False
     out.print(shown)
     if "digest" in found:
         out.print(f"digest {found['digest']}", soft_wrap=True)
 
 
-def _value(value: Any) -> str:
+def _rows(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """A list has a row for each of its values: rich copies the rest of a cell for each line of it."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {count}" for name, count in value.items()) or "none"
-    if isinstance(value, list):
-        return "\n".join(map(str, value)) or "none"
-    return str(value)
+        yield name, ", ".join(f"{key} {count}" for key, count in value.items()) or "none"
+    elif isinstance(value, list):
+        yield from zip(chain((name,), repeat("")), map(str, value or ("none",)), strict=False)
+    else:
+        yield name, str(value)
 
 
 def cloud_event(message: FeedMessage) -> str:

@@ -66,19 +66,21 @@ def explained(commits: Iterable[Said], name: str, state: State | None = None) ->
     """
     story = Story(name, State() if state is None else state)
     for said in commits:
-        story.tell(said)
+        story.add(said)
     return story.lines or None
 
 
 class Story:
-    """A job's, told commit by commit, behind this state, which is changed."""
+    """The same, commit by commit: of a long log nothing is kept but the lines."""
 
     def __init__(self, name: str, state: State) -> None:
-        self.lines = [*_purged(state, name)]
+        """`state` is changed."""
         self._name, self._state = name, state
+        self.lines = [*_purged(state, name)]
         self._had = set[str]()
+        """The UIDs of all that had the name."""
 
-    def tell(self, said: Said) -> None:
+    def add(self, said: Said) -> None:
         for event in said.events:
             self._had.add(self._state.names.get(self._name, ""))
             steps = _folded(self._state, said.sequence, event, self._name, self._had)

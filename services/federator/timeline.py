@@ -42,31 +42,49 @@ class Timeline(msgspec.Struct, frozen=True):
 def drawn(commits: Iterable[Said], name: str, state: State | None = None) -> Timeline | None:
     """The job of this name, the last that had it, over these commits behind `state` (default: the log's beginning), which
     is changed; None when there is no such job."""
-    state = State() if state is None else state
-    found: dict[str, list[Stretch]] = {}
-    uid, until_ns = "", 0
+    drawing = Drawing(name, State() if state is None else state)
     for said in commits:
+        drawing.add(said)
+    return drawing.line()
+
+
+class Drawing:
+    """The same, commit by commit: of a long log nothing is kept but the stretches."""
+
+    def __init__(self, name: str, state: State) -> None:
+        """`state` is changed."""
+        self._name, self._state = name, state
+        self._job: Job | None = None
+        self._found: dict[str, list[Stretch]] = {}
+        self._until_ns = 0
+
+    def add(self, said: Said) -> None:
+        state = self._state
         state.apply(said.sequence, said.events)
-        if name not in state.names:
-            continue
-        job = state.jobs[state.names[name]]
-        if job.uid != uid:
-            uid, found = job.uid, {}
+        if self._name not in state.names:
+            return
+        job = state.jobs[state.names[self._name]]
+        if self._job is None or job.uid != self._job.uid:
+            self._found = {}
+        self._job = job
         for place in job.places.values():
-            stretches, kind = found.setdefault(place.cluster, []), _kind(job, place)
+            stretches, kind = self._found.setdefault(place.cluster, []), _kind(job, place)
             if not stretches or stretches[-1].kind != kind:
                 stretches.append(Stretch(said.time_ns, kind))
-                until_ns = max(until_ns, said.time_ns)
-    if not found:
-        return None
-    places = sorted(job.places.values(), key=lambda place: -place.priority_milli)
-    return Timeline(
-        name=name,
-        from_ns=min(stretches[0].from_ns for stretches in found.values()),
-        until_ns=until_ns,
-        priorities={place.cluster: place.priority_milli for place in places},
-        stretches={place.cluster: tuple(found[place.cluster]) for place in places},
-    )
+                self._until_ns = max(self._until_ns, said.time_ns)
+
+    def line(self) -> Timeline | None:
+        found = self._found
+        if self._job is None or not found:
+            return None
+        places = sorted(self._job.places.values(), key=lambda place: -place.priority_milli)
+        return Timeline(
+            name=self._name,
+            from_ns=min(stretches[0].from_ns for stretches in found.values()),
+            until_ns=self._until_ns,
+            priorities={place.cluster: place.priority_milli for place in places},
+            stretches={place.cluster: tuple(found[place.cluster]) for place in places},
+        )
 
 
 def _kind(job: Job, place: Place) -> str:

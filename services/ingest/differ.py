@@ -234,10 +234,10 @@ class Ingest:
                 self._ledger.changed(workload)
                 if number % SLICE_LISTED == 0:
                     yield []
-        for _, rejected in sorted(self.rejected.items()):
-            if rejected.kind == kind and rejected.uid not in listed:
-                self._ledger.versions.pop(rejected.uid, None)
-                events += self._ledger.end(rejected)
+        over = [(at, one) for at, one in self.rejected.items() if one.kind == kind and one.uid not in listed]
+        for _, rejected in sorted(over):
+            self._ledger.versions.pop(rejected.uid, None)
+            events += self._ledger.end(rejected)
         yield events
         yield from self.rest_in_slices()
 

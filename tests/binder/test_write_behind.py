@@ -14,7 +14,7 @@ import pytest
 
 import events as ev
 from events import dialects
-from services.binder.service import conditions, kubernetes_events, pod_groups, rounds
+from services.binder.service import conditions, kubernetes_events, pod_groups, rounds, write_behind
 from services.binder.service.rounds import Rate, Write
 from services.binder.service.write_behind import WriteBehind
 from services.kubernetes.errors import ApiError, Forbidden, NotFound
@@ -249,10 +249,15 @@ def test_a_start_looks_through_pods_and_gangs_in_slices(world: World, monkeypatc
     """As it was: in one piece, for half a second with 500,000 pods."""
     for module in (conditions, pod_groups):
         monkeypatch.setattr(module, "SLICE_NOTED", 1)
+    monkeypatch.setattr(write_behind, "SLICE_REJECTED", 1)
     for number in range(5):
         world.pod_group(f"train-{number}", 1)
+    for number in range(7):
+        about = {"kind": "Pod", "namespace": "default", "name": f"bad-{number}", "uid": f"bad-{number}"}
+        world.facts(ev.DeclarationRejected(**about, resource_version="1", field="spec", value="x", expected="y"))
     writer, _ = behind(world, Client())
-    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods) + len(world.state.gangs)
+    assert sum(1 for _ in writer.resume()) > 2 * len(world.state.pods) + len(world.state.gangs) + 7
+    assert len(list(writer.events.waiting)) == len(list(writer.rejected_pods.waiting)) == 7
     assert list(writer.conditions.pods) == ["waits"]
     assert list(writer.pod_groups.gangs) == [f"default/train-{number}" for number in range(5)]
 

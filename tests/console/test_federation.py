@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from functools import cache
@@ -28,6 +29,7 @@ from services.console.kinds.federation import DECISIONS, INPUTS
 from services.console.replay import BadPlace, replay
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
+from services.federator.explain import Said, Story
 from services.federator.rules import forgotten
 from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State
@@ -272,12 +274,26 @@ async def test_a_place_that_was_purged_is_not_explained_by_a_later_one(monkeypat
         with pytest.raises(
             BadPlace, match=f"--at {at}: the first place that is left is {places[0]}: everything before"
         ):
-            await jobs._commits(None, FEDERATION, at)
-    assert (await jobs._commits(None, FEDERATION, str(places[0])))[1] == []
-    assert len((await jobs._commits(None, FEDERATION, str(places[0] + 2)))[1]) == 2
+            await jobs._told("train", None, FEDERATION, at)
+    for place in (places[0], places[0] + 2):
+        _, story = await jobs._told("train", None, FEDERATION, str(place))
+        assert story._state.sequence == place
 
 
-def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
+def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And commit by commit: a log of months would not fit into memory."""
+    held: list[int] = []
+
+    def in_memory() -> int:
+        return sum(isinstance(one, Said) for one in gc.get_objects())
+
+    class Counting(Story):
+        def add(self, said: Said) -> None:
+            super().add(said)
+            held.append(in_memory())
+
+    before_us = in_memory()
+    monkeypatch.setattr(jobs, "Story", Counting)
     commits = commits_of(forgetting(), HeldWorld)
     file = str(tmp_path / "log.db")
 
@@ -294,6 +310,9 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     story = json.loads(result.stdout.splitlines()[-1])
     assert (story[0]["what"], "forgotten" in [line["what"] for line in story]) == ("accepted", True)
+    assert len(held) == len(commits)
+    assert max(held) <= before_us + 1
+    monkeypatch.undo()
     before = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--json", "--at", str(index)])
     assert json.loads(before.stdout.splitlines()[-1]) == [line for line in story if line["sequence"] <= index]
     too_early = runner.invoke(

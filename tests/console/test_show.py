@@ -69,6 +69,20 @@ def test_retention_names_who_begins_anew(capsys: pytest.CaptureFixture[str]) -> 
     assert said.count("they begin anew when they come back: planner.7") == said.count("begin anew") == 1
 
 
+def test_a_list_has_a_row_for_each_of_its_values(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in a row: of one cell with 100,000 lines, rejected objects, rich copied what was left for each of them."""
+    cells: list[str] = []
+    monkeypatch.setattr(show, "printable", lambda text: cells.append(text) or text)
+    show.facts_of("State", {"none_of_them": [], "some_of_them": [f"Pod {i}" for i in range(150)], "one": 1})
+    said = [line.strip("┃│ ").split("│") for line in capsys.readouterr().out.splitlines()]
+    shown = [[cell.strip() for cell in line] for line in said if len(line) == 2 or line[0].startswith("Pod")]
+    some = [["some of them", "Pod 0"], *([f"Pod {i}"] for i in range(1, 150))]
+    assert shown == [["none of them", "none"], *some, ["one", "1"]]
+    assert len(cells) == 2 * 152
+
+
 def test_a_digest_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     show.facts_of("State", {"some_pods": 1, "digest": "d" * 64})
     said = capsys.readouterr().out

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from events import sqlite
 from events.answers import Refused
 from events.envelope import Stored
 from events.homes import copy, is_server, open_log, split, without_credentials
@@ -179,6 +180,16 @@ async def test_a_missing_commit_is_named(tmp_path: Path, behind: int, until: int
     connection.close()
     with pytest.raises(LogError, match=r"a\.db: commits are missing"):
         await collect((await open_log(str(path))).read(behind, until))
+
+
+async def test_a_file_is_read_in_batches_of_so_many_bytes(tmp_path: Path) -> None:
+    """As it was: 512 commits, of whatever size. Of 1 MB each, as ingest writes a large cluster, they were half a GB."""
+    log = SqliteLog(tmp_path / "a.db", "one", create=True)
+    large = b"[" + b" " * (sqlite.BATCH_BYTES // 2 - 1) + b"]"
+    log.append_stored([structs.replace(stored(n, "one"), payload=large if n < 8 else b"[]") for n in range(1, 12)])
+    batches = [[commit.sequence for commit in batch] async for batch in log.read(1)]
+    assert batches == [[2, 3], [4, 5], [6, 7], [8, 9, 10, 11]]
+    await log.close()
 
 
 async def test_a_locked_file_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

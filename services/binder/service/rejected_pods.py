@@ -40,10 +40,6 @@ class RejectedPods:
         if event.kind == KIND:
             self.waiting.put(f"{KIND}/{event.namespace}/{event.name}")
 
-    def resume(self) -> None:
-        for rejection in self._decider.state.rejections.values():
-            self.note(rejection)
-
     def due(self, most: int) -> Iterator[Write]:
         """Those that no node is known of."""
         state = self._decider.state

@@ -37,6 +37,8 @@ class Rates(NamedTuple):
 
 
 DEFAULT_RATES = Rates()
+SLICE_REJECTED = 2_048
+"""Rejections that a start looks at between two yields: some 15 ms."""
 
 
 class WriteBehind:
@@ -65,8 +67,10 @@ class WriteBehind:
         yield from self.conditions.resume()
         yield from self.pod_groups.resume()
         self.marks.resume()
-        self.rejected_pods.resume()
-        for rejection in self._decider.state.rejections.values():
+        for number, rejection in enumerate(self._decider.state.rejections.values(), 1):
+            if number % SLICE_REJECTED == 0:
+                yield
+            self.rejected_pods.note(rejection)
             self.events.add(rejected(rejection, 0))
 
     def notice(self, commit: Commit) -> None:

@@ -40,8 +40,8 @@ class Checks:
         state, and it took the subject before. One that took it later intends what the state has it intend."""
         self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
         """UID → the node that its last permit named."""
-        self._answered: set[str] = set()
-        """UIDs of which an outcome said what became of that."""
+        self._open = set(self._permitted)
+        """UIDs of which no outcome has said yet what became of that."""
         self._overtaken: set[tuple[str, str]] = set()
         """UID and node of permits without an answer, of pods that wait again since: etcd was restored."""
         self._evicting = set(state.evictions)
@@ -72,9 +72,9 @@ class Checks:
                 self._marking.update(uid for uid, _ in event.pods)
 
     def _permit(self, uid: str, node: str) -> None:
-        if uid in self._permitted and uid not in self._answered:
+        if uid in self._open:
             self._overtaken.add((uid, self._permitted[uid]))
-        self._answered.discard(uid)
+        self._open.add(uid)
         self._permitted[uid] = node
 
     def unintended(self, event: Any) -> str | None:
@@ -83,7 +83,7 @@ class Checks:
             intended = self._permitted.get(event.uid, "")
             if intended == event.node:
                 if type(event) is not ev.BindingRenewed:
-                    self._answered.add(event.uid)
+                    self._open.discard(event.uid)
                 return None
             fits = (event.uid, event.node) in self._overtaken
             return None if fits or (not intended and self._lies_before()) else intended

@@ -20,7 +20,7 @@ async def told(log: EventLog, name: str) -> list[Line]:
         for stored in batch:
             header = header_of(stored)
             if header is not None and header.writer == WRITER:
-                story.tell(Said(stored.sequence, header.time_ns, decode_events(stored)))
+                story.add(Said(stored.sequence, header.time_ns, decode_events(stored)))
             folded += len(stored.payload)
             if folded >= FOLD_BYTES:
                 folded = 0
