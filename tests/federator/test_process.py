@@ -261,6 +261,7 @@ async def test_a_program_finds_it_as_a_nats_micro_service(running: Running) -> N
         info = json.loads((await connection.request("$SRV.INFO.muster-federator", b"")).data)
     assert sorted(endpoint["subject"] for endpoint in info["endpoints"]) == [
         "muster-jobs.federation.cancel",
+        "muster-jobs.federation.explain",
         "muster-jobs.federation.give-up",
         "muster-jobs.federation.list",
         "muster-jobs.federation.status",
