@@ -20,10 +20,10 @@ import pytest
 import uvloop
 from nats.aio.msg import Msg
 
-from events.answers import Denied, Unanswered
+from events.answers import Denied, NobodyThere, Unanswered
 from events.client import Client
 from events.connection import _OPTIONS, Connection
-from events.log import Unavailable
+from events.log import TooLarge, Unavailable
 from events.patience import patiently
 from events.server import EmbeddedServer
 from events.tls import Transport
@@ -337,6 +337,27 @@ async def test_an_answer_that_comes_twice_or_late_troubles_nobody(server: Embedd
         assert (await connection.request("asked", b"two")).data == b"two"
         assert len(set(replies)) == 2
         assert connection.last_error is None
+
+
+@pytest.mark.parametrize(("headers", "size"), [(None, 0), ({"Why": "so"}, len("NATS/1.0\r\nWhy: so\r\n\r\n"))])
+async def test_what_is_larger_than_the_server_takes_is_not_sent(
+    server: EmbeddedServer, headers: dict[str, str] | None, size: int
+) -> None:
+    """It would end the connection. Headers count, and of what is just as large there is an answer."""
+    async with connected(server.url) as connection:
+        limit = connection.client.max_payload - size
+        with pytest.raises(TooLarge):
+            await connection.request("nobody", b"x" * (limit + 1), headers)
+        with pytest.raises(NobodyThere):
+            await connection.request("nobody", b"x" * limit, headers)
+        assert not connection.generation
+
+
+async def test_an_answer_is_waited_for_as_long_as_is_said(server: EmbeddedServer) -> None:
+    async with connected(server.url) as connection:
+        await connection.client.subscribe("silent")
+        with pytest.raises(Unanswered, match=r"silent: no answer within 0\.1 s"):
+            await connection.request("silent", b"", within_s=0.1)
 
 
 async def _ask_on(connection: Connection) -> None:

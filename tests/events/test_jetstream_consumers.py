@@ -203,6 +203,30 @@ async def test_pull_requests_that_expire_are_renewed(
     assert (set(statuses), len(opened)) == ({"408"}, 1)
 
 
+@pytest.mark.parametrize(
+    ("status", "description", "pending", "ends"),
+    [
+        ("408", "Request Timeout", "7", False),
+        ("404", "No Messages", "7", False),
+        ("409", "Message Size Exceeds MaxBytes", "7", False),
+        ("409", "Batch Completed", "7", False),
+        ("409", "Consumer Deleted", "7", True),
+        ("409", "Leadership Change", "7", True),
+        ("408", "Request Timeout", "", True),
+        ("408", "Request Timeout", "many", True),
+        ("503", "", "", True),
+    ],
+)
+async def test_what_ends_a_request_is_asked_for_again_and_what_else_is_said_ends_the_consumer(
+    log: JetStreamLog, status: str, description: str, pending: str, ends: bool
+) -> None:
+    """Without a word of how much is still to come nobody knows how much to ask for."""
+    reader = Consumer(log.connection, log.stream, 1)
+    reader._requested = 20
+    reader._on_status({"Status": status, "Description": description, "Nats-Pending-Messages": pending})
+    assert (reader._requested, reader._lost is not None) == ((20, True) if ends else (13, False))
+
+
 async def test_large_commits_go_in_several_requests(log: JetStreamLog, opened: list[Consumer]) -> None:
     """The bytes of a pull request bound what waits in memory: six of 7 MB are more than its 16 MB."""
     subject, sequence = subjects.subject(log.cluster, "binder"), 0
@@ -229,6 +253,26 @@ async def test_what_is_asked_for_at_a_time_is_bounded_by_its_bytes(
     assert set(asked) == {batch}
 
 
+async def test_less_is_asked_for_as_commits_turn_out_to_be_large(
+    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever those before were on the average."""
+    monkeypatch.setattr(consumer, "PULL_MESSAGES", 4)
+    asked: list[int] = []
+    request = consumer._pull_request
+    monkeypatch.setattr(consumer, "_pull_request", lambda count: (asked.append(count), request(count))[1])
+    subject, sequence = subjects.subject(log.cluster, "binder"), 0
+    for _ in range(12):
+        sequence = await log.append(subject, HEADER, b"x" * AHEAD_BYTES, sequence)
+    reader = Consumer(log.connection, log.stream, 1)
+    await reader.open()
+    read = 0
+    while read < sequence:
+        read = (await reader.take())[-1].sequence
+    await reader.close()
+    assert (asked[:2], set(asked[2:])) == ([4, 4], {1})
+
+
 async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:
     await fill(log, "binder", 3)
     await collect(log.read())
@@ -237,6 +281,7 @@ async def test_a_reader_leaves_no_consumer_behind(log: JetStreamLog) -> None:
     async with asyncio.timeout(KEPT_S / 2):  # by then the server would not have forgotten them by itself
         while await consumers(log):
             pass
+    assert len(log.connection.client._subs) == 1, "where answers come"
 
 
 async def consumers(log: JetStreamLog) -> list[str]:

@@ -333,6 +333,24 @@ def of_workload(version: int = 1, **more: Any) -> Pod:
     return pod(version=version, workloadRef={"name": "w1", "podGroup": "all"}, **more)
 
 
+@pytest.mark.parametrize("remade", [{"all": 3}, {"all": -4}], ids=["readable", "not readable"])
+def test_what_a_workload_was_before_another_had_its_name_comes_too_late(remade: dict[str, int]) -> None:
+    """Nobody saw that it went: a list showed the next one."""
+    core = ingest(workload(uid="former", version=2, all=2), of_workload())
+    core.observe(workload(uid="latter", version=6, **remade), listed=True)
+    assert core.missing(WORKLOAD.name, {"latter"}) == []
+    assert core.observe(workload(uid="former", version=4, all=5)) == []
+    assert core.deleted(WORKLOAD.name, workload(uid="former", version=5).metadata) == []
+    assert "former" not in core._ledger.versions, "nobody forgets it any more"
+
+
+def test_what_a_workload_was_before_the_one_that_is_seen_is_not_believed() -> None:
+    core = ingest(workload(uid="latter", version=6, all=3), of_workload())
+    assert core.observe(workload(uid="former", version=4, all=5)) == []
+    assert core.workloads["default/w1"].uid == "latter"
+    assert names(core.observe(workload(uid="last", version=8, all=4))) == ["PodObserved"]
+
+
 def test_a_workload_says_nothing_to_pods_that_are_over() -> None:
     core = ingest(workload(all=2), of_workload(), of_workload(2, node="n1"), of_workload(3, node="n1", phase="Failed"))
     assert core.observe(workload(version=2, all=3)) == []

@@ -16,8 +16,10 @@ end, and vouches for nothing before the next list.
 
 Five minutes, as no event tells of a run without pods: a quota of pods is used up, say, and somebody deletes its Jobs.
 
-What must be trusted: that an ingest which holds its lease still hears from its API server. Hence no decision rests on
-the log (`cluster_log.needs_list`).
+What must be trusted: that an ingest which holds its lease still hears from its API server; and, until its next word, that
+it had compared the cluster when following began: which of its commits said so last, no question over a leaf node tells.
+What happens meanwhile is seen with its comparison, or when the five minutes are over. Hence no decision rests on the log
+(`cluster_log.needs_list`).
 """
 
 from __future__ import annotations

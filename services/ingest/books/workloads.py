@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from events import Event
+from events import Event, objects
 from events.facts import DeclarationRejected
 from events.objects import Declaration
 from services.ingest import identity, normalise
@@ -41,6 +41,12 @@ class Workloads:
     def observe(self, seen: Workload | Malformed, listed: bool) -> list[Event]:
         metadata = seen.metadata
         key, declared = (metadata.namespace, metadata.name), _declarations(seen)
+        before = self.holder(key)
+        if before not in ("", metadata.uid):
+            if 0 <= objects.version(metadata.resource_version) < self._ledger.versions.get(before, 0):
+                return []
+            self._ledger.bury(before)
+            self.gone(before, key)
         if isinstance(declared, DeclarationRejected):
             return self.gone(metadata.uid, key) + self._ledger.reject(declared)
         rejection = self._ledger.rejection(WORKLOAD.name, key)
