@@ -45,7 +45,7 @@ def cycle_queue(state: State, policy: Policy, shard: str) -> Generator[None, Non
 
     waiting = yield from cohorts.waiting_in_slices(state)
     queue = yield from _head(state, order, waiting, policy.cycle_pods, own)
-    found = yield from cohorts.passed_over_in_slices(state, waiting, policy.lookahead_pods)
+    found = yield from cohorts.passed_over(state, waiting, policy.lookahead_pods)
     passed = sorted(((order.place(state, group), group) for group in found), key=itemgetter(0))
     queue = sorted(queue + [entry for entry in passed if owners[entry[1].partition] == shard], key=itemgetter(0))
     ahead = [entry for entry in passed if owners[entry[1].partition] != shard]

@@ -49,15 +49,10 @@ def waiting_in_slices(state: State) -> Generator[None, None, list[Group]]:
     return found
 
 
-def passed_over(state: State, others: list[Group], most: int) -> list[Group]:
-    """`passed_over_in_slices`, in one go."""
-    return at_once(passed_over_in_slices(state, others, most))
-
-
-def passed_over_in_slices(state: State, others: list[Group], most: int) -> Generator[None, None, list[Group]]:
+def passed_over(state: State, others: list[Group], most: int) -> Generator[None, None, list[Group]]:
     """Pods without a gang that back off for lack of room, though some was given back since, and that are of a higher
     priority than one of these `others`, whom backing off would let have it: else they might back off each time that
-    there is some, for ever. A gang is helped otherwise (`services.planner.rules.starvation`).
+    there is some, for ever. A gang is helped otherwise (`services.planner.rules.starvation`). In slices.
 
     At most so many, those first that were refused first: who is refused again is behind all others."""
     backing_off = [

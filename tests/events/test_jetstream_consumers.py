@@ -237,15 +237,21 @@ async def test_large_commits_go_in_several_requests(log: JetStreamLog, opened: l
     assert len(opened) == 1
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages each pull request asks for."""
+    counts: list[int] = []
+    request = consumer._pull_request
+    monkeypatch.setattr(consumer, "_pull_request", lambda count: (counts.append(count), request(count))[1])
+    return counts
+
+
 @pytest.mark.parametrize(("size", "batch"), [(1, PULL_MESSAGES), (100_000, 5), (AHEAD_BYTES * 2, 1)])
 async def test_what_is_asked_for_at_a_time_is_bounded_by_its_bytes(
-    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, size: int, batch: int
+    log: JetStreamLog, asked: list[int], size: int, batch: int
 ) -> None:
     """As it was: 32 MB might be on their way, and the answer to a lease's renewal behind them, until the lease was over:
     a planner lost its own over 10 MB/s while it read 100 MB."""
-    asked: list[int] = []
-    request = consumer._pull_request
-    monkeypatch.setattr(consumer, "_pull_request", lambda count: (asked.append(count), request(count))[1])
     subject, sequence = subjects.subject(log.cluster, "binder"), 0
     for _ in range(12):
         sequence = await log.append(subject, HEADER, b"x" * size, sequence)
@@ -254,13 +260,10 @@ async def test_what_is_asked_for_at_a_time_is_bounded_by_its_bytes(
 
 
 async def test_less_is_asked_for_as_commits_turn_out_to_be_large(
-    log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+    log: JetStreamLog, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever those before were on the average."""
     monkeypatch.setattr(consumer, "PULL_MESSAGES", 4)
-    asked: list[int] = []
-    request = consumer._pull_request
-    monkeypatch.setattr(consumer, "_pull_request", lambda count: (asked.append(count), request(count))[1])
     subject, sequence = subjects.subject(log.cluster, "binder"), 0
     for _ in range(12):
         sequence = await log.append(subject, HEADER, b"x" * AHEAD_BYTES, sequence)

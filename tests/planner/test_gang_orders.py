@@ -62,23 +62,13 @@ def test_the_other_order_of_classes_is_tried_too() -> None:
     assert world.where(picky, easy) == ["n0", "n1"]
 
 
-def test_the_class_that_the_fewest_nodes_take_goes_first_where_nothing_else_helps() -> None:
-    """Here the larger class takes the only node of the picky one, and so does the smaller."""
-    world = World()
-    world.node("n0", cpu=6, labels={"zone": "a"})
-    world.node("n1", cpu=5)
-    world.node("n2", cpu=3)
-    large = world.pod("large", "train", minimum=3, cpu=5)
-    picky = world.pod("picky", "train", minimum=3, cpu=4, selector={"zone": "a"})
-    small = world.pod("small", "train", minimum=3, cpu=3)
-    world.settle()
-    assert world.where(large, picky, small) == ["n1", "n0", "n2"]
-
-
-@pytest.mark.parametrize(("most", "found"), [(3, ["n1", "n0", "n2"]), (2, ["", "", ""])])
-def test_of_so_many_classes_at_most_it_is_asked_how_many_nodes_take_them(
+@pytest.mark.parametrize(
+    ("most", "found"), [(demand.SORTED_BY_NODES, ["n1", "n0", "n2"]), (3, ["n1", "n0", "n2"]), (2, ["", "", ""])]
+)
+def test_the_class_that_the_fewest_nodes_take_goes_first_where_nothing_else_helps(
     monkeypatch: pytest.MonkeyPatch, most: int, found: list[str]
 ) -> None:
+    """Here the larger class takes the only node of the picky one, and so does the smaller. Of so many classes at most."""
     monkeypatch.setattr(demand, "SORTED_BY_NODES", most)
     world = World()
     world.node("n0", cpu=6, labels={"zone": "a"})

@@ -25,7 +25,7 @@ def first(state: State, shard: str) -> str:
     if state.nominations or state.group_nominations:
         return ""
     waiting = cohorts.waiting(state)
-    waiting += cohorts.passed_over(state, waiting, policy.lookahead_pods)
+    waiting += at_once(cohorts.passed_over(state, waiting, policy.lookahead_pods))
     priorities = [queueing.priority(state, group) for group in waiting]
     highest = max(priorities, default=0)
     if priorities.count(highest) != 1:
