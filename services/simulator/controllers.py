@@ -2,7 +2,8 @@
 and keep them.
 
 One task over the store: it notes which owners a change concerns, and after a short pause brings each of them once to
-what its spec asks. `services.simulator.workloads` says what a pod looks like. Dependents of a deleted owner are deleted.
+what its spec asks. `services.simulator.workloads` says what a pod looks like. Dependents of a deleted owner are deleted,
+of whatever kind, also those that come later; what names an owner that was never there is left alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ Object = dict[str, Any]
 
 PAUSE_S = 0.005
 """Between two rounds: many changes of one owner cost one look at it."""
+REMEMBERED = 10_000
 
 
 class Controllers:
@@ -39,34 +41,43 @@ class Controllers:
         """By the owner's UID: the number of its next pod."""
         self._concerned: dict[tuple[str, Key], None] = {}
         self._bereaved: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        """UIDs of the last `REMEMBERED` owners that were deleted: what names one afterwards goes as well."""
+        self._read: dict[str, tuple[Collection, int]] = {}
+        """By kind: up to which of its changes."""
 
     async def run(self) -> None:
         """Until cancelled."""
-        followed = {"Pod": self.api.pods, "Node": self.api.nodes, **self._owners}
-        cursors = {kind: collection.end for kind, collection in followed.items()}
-        for kind, collection in followed.items():
-            for entry in collection.entries.values():
-                self._note(kind, entry, gone=False)
         while True:
             self.api.store.grown.clear()
-            for kind, collection in followed.items():
-                changes = collection.after(cursors[kind])
-                cursors[kind] = collection.end
-                if changes is None:  # the history was dropped before it was read
-                    for entry in collection.entries.values():
-                        self._note(kind, entry, gone=False)
-                for change in changes or ():
-                    self._note(kind, change.new, gone=change.type == "DELETED")
+            for kind, collection in self._followed().items():
+                self._follow(kind, collection)
             concerned, self._concerned = self._concerned, {}
             for kind, key in concerned:
                 self._settle(kind, key)
             self._collect_garbage()
-            if any(collection.end > cursors[kind] for kind, collection in followed.items()):
+            if any(collection.end > end for collection, end in self._read.values()):
                 await asyncio.sleep(PAUSE_S)
             else:
                 await self.api.store.grown.wait()
 
     # ------------------------------------------------------------------------------------------------------ bookkeeping
+
+    def _followed(self) -> dict[str, Collection]:
+        """Owners, and what may belong to one: also of the kinds that somebody defined."""
+        custom = (one for one in self.api.by_path.values() if one.resource.custom)
+        defined = {f"{one.resource.plural}.{one.resource.group}/{one.resource.version}": one for one in custom}
+        return {"Pod": self.api.pods, "Node": self.api.nodes, **self._owners, **defined}
+
+    def _follow(self, kind: str, collection: Collection) -> None:
+        before, cursor = self._read.get(kind, (None, 0))
+        changes = collection.after(cursor) if before is collection else None
+        self._read[kind] = (collection, collection.end)
+        if changes is None:  # it is new here, or the history was dropped before it was read
+            for entry in collection.entries.values():
+                self._note(kind, entry, gone=False)
+        for change in changes or ():
+            self._note(kind, change.new, gone=change.type == "DELETED")
 
     def _note(self, kind: str, entry: Entry, *, gone: bool) -> None:
         metadata, key = entry.object["metadata"], entry.key
@@ -74,6 +85,8 @@ class Controllers:
             owned = self._dependents[reference["uid"]]
             if not gone:
                 owned[kind, key] = None
+                if reference["uid"] in self._gone:
+                    self._bereaved[reference["uid"]] = None
             else:
                 owned.pop((kind, key), None)
                 if not owned:
@@ -92,18 +105,18 @@ class Controllers:
     def _collect_garbage(self) -> None:
         bereaved, self._bereaved = self._bereaved, {}
         for uid in bereaved:
-            for kind in ("Pod", *self._owners):
+            for kind in dict.fromkeys(kind for kind, _ in self._dependents.get(uid, ())):
                 for entry in self._owned(uid, kind):
-                    self._delete(self._collection(kind), entry.key)
+                    self._delete(self._read[kind][0], entry.key)
             self._dependents.pop(uid, None)
             self._next.pop(uid, None)
-
-    def _collection(self, kind: str) -> Collection:
-        return self.api.pods if kind == "Pod" else self._owners[kind]
+            self._gone[uid] = None
+        while len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
     def _owned(self, uid: str, kind: str) -> list[Entry]:
         """Objects of a kind that name this owner; whoever takes the reference away keeps the object."""
-        entries, owned = self._collection(kind).entries, self._dependents.get(uid, {})
+        entries, owned = self._read[kind][0].entries, self._dependents.get(uid, {})
         found = [entries[key] for other, key in owned if other == kind and key in entries]
         return [entry for entry in found if _is_owned(entry.object, uid)]
 

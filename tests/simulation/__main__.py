@@ -23,9 +23,9 @@ if "--plant" in sys.argv:  # before anything of the services is imported
     planting.install(plants.PLANTS[sys.argv[sys.argv.index("--plant") + 1]])
 
 from tests.simulation import counter, shorten
+from tests.simulation.history import history
 from tests.simulation.plan import MIXED, WORKLOADS, Plan, plan
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
-from tests.simulation.world import World
 
 SHORTENED = 3
 """Failing seeds of a run that are shortened."""
@@ -160,7 +160,7 @@ def _chosen(whole: Plan, steps: list[int] | None, faults: list[int] | None) -> P
 
 
 def _replay(chosen: Plan, commits: int) -> int:
-    world = World(chosen)
+    world = history(chosen)
     outcome = world.run()
     print(shorten.described(world, commits))
     print(outcome.violation or f"no violation; {outcome.events} events, digest {outcome.digest}")

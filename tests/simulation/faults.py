@@ -299,6 +299,44 @@ LATEST = (
 started with other names of schedulers, and later with the former."""
 
 
+FEDERATOR = ("federator",)
+DONE = ("make", "change", "remove")
+"""What the federator does to Jobs and PodGroups (`federation.ports`)."""
+SEEN = (*DONE, "list", "get")
+FEDERATED = (
+    Draw(4, "lost", SEEN, FEDERATOR, for_s=(0.1, 20.0)),
+    Draw(6, "late", DONE, FEDERATOR, for_s=(0.5, 20.0)),
+    Draw(2, "slow", SEEN, FEDERATOR, for_s=(0.1, 12.0)),
+    Draw(3, "twice", DONE, FEDERATOR, for_s=(0.001, 8.0)),
+    Draw(5, "unanswered", DONE, FEDERATOR, for_s=(0.1, 20.0)),
+    Draw(3, "refused", SEEN, FEDERATOR, codes=(403, 409, 429, 500, 503), times=4),
+    Draw(3, "failed", DONE, FEDERATOR, codes=(500, 504), times=2),
+    Draw(2, "unreachable", SEEN, FEDERATOR, times=3),
+    Draw(1, "misled", SEEN, FEDERATOR, codes=(1200, 1302, 1404, 1502), times=3),
+    Draw(4, "crash before", DONE, FEDERATOR),
+    Draw(5, "crash after", DONE, FEDERATOR),
+    Draw(4, "stop before", DONE, FEDERATOR, for_s=(0.5, 30.0)),
+    Draw(3, "stop after", DONE, FEDERATOR, for_s=(0.5, 30.0)),
+    Draw(2, "unwelcome", slots=FEDERATOR, for_s=(0.5, 15.0), codes=(401, 403), what=("", *SEEN)),
+    *(row._replace(slots=FEDERATOR) for row in DRAWS if row.on == LOG and row.slots == ("",)),
+    Draw(3, "crash before", LOG, FEDERATOR),
+    Draw(5, "crash after", LOG, FEDERATOR),
+    Draw(3, "stop before", LOG, FEDERATOR, for_s=(0.5, 30.0)),
+    Draw(3, "stop after", LOG, FEDERATOR, for_s=(0.5, 30.0)),
+    Draw(2, "gap", ("read",), FEDERATOR),
+    Draw(1, "lost", STORE, FEDERATOR),
+    Draw(4, "crash", slots=FEDERATOR),
+    Draw(4, "stop", slots=FEDERATOR, for_s=(0.5, 45.0)),
+    Draw(3, "restart", slots=FEDERATOR),
+    Draw(2, "clock jump", slots=FEDERATOR, for_s=(-3_600.0, 3_600.0)),
+    Draw(2, "disconnect", slots=FEDERATOR, for_s=(0.05, 5.0)),
+    Draw(2, "partition", slots=FEDERATOR, for_s=(0.2, 12.0)),
+    Draw(1, "log down", slots=FEDERATOR, for_s=(0.1, 8.0)),
+    Draw(1, "power loss", slots=FEDERATOR, for_s=(0.5, 5.0)),
+)
+"""And what federated histories have besides."""
+
+
 def draw(
     source: random.Random, count: int, from_s: float, until_s: float, among: Sequence[Draw] = DRAWS
 ) -> list[Fault]:

@@ -12,7 +12,9 @@ import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -25,7 +27,8 @@ from services.simulator import errors, event_forms, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import Kubelet
-from services.simulator.store import Change, Collection, Store, decode, encode
+from services.simulator.selectors import predicate
+from services.simulator.store import Change, Collection, Entry, Store, decode, encode
 from services.simulator.watches import Lists, View, _told, error_line
 from tests.simulation.clock import EPOCH_NS
 from tests.simulation.faults import Faults
@@ -38,6 +41,7 @@ TIMEOUT_S = 30.0
 REASONS = {
     401: ("Unauthorized", "Unauthorized"),
     403: ("Forbidden", 'admission webhook "no.example" denied the request'),
+    409: ("Conflict", 'Operation cannot be fulfilled on resourcequotas "pods": the object has been modified'),
     410: ("Expired", "too old resource version"),
     429: ("TooManyRequests", "too many requests"),
     500: ("InternalError", "etcdserver: request timed out"),
@@ -170,6 +174,9 @@ class Observer(Protocol):
 class ApiServer:
     """The server."""
 
+    ahead_s = 0.0
+    """What its clock is ahead."""
+
     def __init__(
         self,
         loop: VirtualLoop,
@@ -179,7 +186,8 @@ class ApiServer:
     ) -> None:
         self.loop, self.faults, self.source, self._observer = loop, faults, source, observer
         self.watches: list[Watch] = []
-        self._acting: Process | None = None
+        self.acting: Process | None = None
+        """Whose request takes effect; None: nobody's of these processes."""
         self.wrote_last: dict[str, Process] = {}
         """UID → which of our processes changed the object last, whatever somebody else did since: he writes no status."""
         self._pods: Collection | None = None
@@ -195,6 +203,8 @@ class ApiServer:
         self.created = 200
         """What it answers to a POST. An API server says 201: after any other answer a binding is in doubt, and asked for
         once more, as in all histories before `NEWEST_FROM`."""
+        self.dated = False
+        """Whether answers bear its clock, as HTTP has it."""
         self.turns_away = False
         """Whether a 429 is of its own words, of whoever asks for more than his share; else a webhook's."""
         self.up = True
@@ -206,14 +216,14 @@ class ApiServer:
         """(whose, what; empty: all) → how it is refused, and until when: his token or a permission is taken away."""
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S, UTC)
+        return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S + self.ahead_s, UTC)
 
     def _changed(self, collection: Collection, change: Change) -> None:
         node, before = change.new.object.get("spec", {}).get("nodeName"), change.old
         if collection is self._pods and node and not (before and before.object["spec"].get("nodeName")):
-            self._observer.bound(change.new.object["metadata"]["uid"], node, self._acting)
-        if self._acting is not None:
-            self.wrote_last[change.new.object["metadata"]["uid"]] = self._acting
+            self._observer.bound(change.new.object["metadata"]["uid"], node, self.acting)
+        if self.acting is not None:
+            self.wrote_last[change.new.object["metadata"]["uid"]] = self.acting
         for watch in self.watches:
             if watch.collection is collection:
                 watch.grow()
@@ -282,16 +292,17 @@ class ApiServer:
 
     def execute(self, process: Process, verb: str, path: str, body: bytes, content_type: str) -> Answer:
         """A request takes effect; that its sender is dead or stopped by now is unknown here."""
-        self._acting = process
+        self.acting = process
         try:
             if path.partition("?")[0] == "/apis":
                 return Answer(200, encode(resources.group_discovery(self.api.resources())))
             code = self.created if verb == "POST" else 200
-            return Answer(code, self._execute(process, verb, path, body, content_type))
+            date = format_datetime(self._now(), usegmt=True) if self.dated else ""
+            return Answer(code, self._execute(process, verb, path, body, content_type), date=date)
         except ApiError as error:
             return _refusal(error)
         finally:
-            self._acting = None
+            self.acting = None
 
     def _execute(self, process: Process, verb: str, path: str, body: bytes, content_type: str) -> bytes:
         path, _, query = path.partition("?")
@@ -301,8 +312,7 @@ class ApiServer:
             case "GET", "":
                 if name:
                     return view.whole(api.get(collection, namespace, name))
-                asked = dict(parse_qsl(query))
-                return self.lists.page(view, api.store.revision, int(asked["limit"]), asked.get("continue", ""))
+                return self._list(view, namespace, dict(parse_qsl(query)))
             case "POST", "binding":
                 api.bind(namespace, name, decode(body))
                 return b"{}"
@@ -312,11 +322,24 @@ class ApiServer:
                 if "deletionTimestamp" not in metadata:  # a second one changes nothing
                     self._observer.evicted(metadata["uid"], process)
                 return b"{}"
-            case "PATCH", _:
-                return view.whole(api.patch(collection, namespace, name, decode(body), content_type, subresource))
-            case "POST", "":
-                return view.whole(api.create(collection, namespace, event_forms.to_core(decode(body))))
-        raise NotImplementedError(f"{verb} {path}")
+            case "DELETE", "":
+                api.delete(collection, namespace, name, decode(body))
+                return b"{}"
+        return view.whole(self._put(verb, collection, namespace, name, decode(body), content_type, subresource))
+
+    def _put(
+        self, verb: str, collection: Collection, namespace: str, name: str, body: Any, content_type: str, sub: str
+    ) -> Entry:
+        if verb == "PATCH":
+            return self.api.patch(collection, namespace, name, body, content_type, sub)
+        if (verb, sub) == ("POST", ""):
+            return self.api.create(collection, namespace, event_forms.to_core(body))
+        raise NotImplementedError(f"{verb} {collection.resource.plural} {sub}")
+
+    def _list(self, view: View, namespace: str, asked: dict[str, str]) -> bytes:
+        if selector := asked.get("labelSelector", ""):
+            view = replace(view, namespace=namespace, matches=predicate(view.resource, selector, ""))
+        return self.lists.page(view, self.api.store.revision, int(asked["limit"]), asked.get("continue", ""))
 
     def whole_list(self, path: str) -> bytes:
         """All of a kind, as one page. Raises ApiError 404."""
@@ -415,22 +438,6 @@ def _refusal(error: ApiError) -> Answer:
     return Answer(error.code, error.body, float(error.retry_after_s) or None)
 
 
-def _asked(verb: str, path: str) -> tuple[str, str]:
-    """How faults name a request (list, get, bind, evict, patch, event), and the object's name."""
-    path, _, query = path.partition("?")
-    parts = path.split("/")
-    match verb, parts[-1]:
-        case "POST", "binding":
-            return "bind", parts[-2]
-        case "POST", "eviction":
-            return "evict", parts[-2]
-        case "PATCH", "status":
-            return "patch", parts[-2]
-        case "GET", name:
-            return ("list", "") if query else ("get", name)
-    return "event", ""
-
-
 class Wire(Transport):
     """Where aiohttp would be."""
 
@@ -443,10 +450,25 @@ class Wire(Transport):
     async def _send(
         self, request: str, verb: str, path: str, body: bytes | None, content_type: str, accept: str
     ) -> Answer:
-        on, name = _asked(verb, path)
+        on, name = self.asked(verb, path)
         return await self.server.request(
             self.process, on, name, lambda: self.server.execute(self.process, verb, path, body or b"", content_type)
         )
+
+    def asked(self, verb: str, path: str) -> tuple[str, str]:
+        """How faults name a request (list, get, bind, evict, patch, event), and the object's name."""
+        path, _, query = path.partition("?")
+        parts = path.split("/")
+        match verb, parts[-1]:
+            case "POST", "binding":
+                return "bind", parts[-2]
+            case "POST", "eviction":
+                return "evict", parts[-2]
+            case "PATCH", "status":
+                return "patch", parts[-2]
+            case "GET", name:
+                return ("list", "") if query else ("get", name)
+        return "event", ""
 
     async def stream(self, request: str, path: str, silence_s: float) -> AsyncGenerator[bytes, None]:
         opened: list[Watch] = []

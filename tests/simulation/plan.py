@@ -20,13 +20,14 @@ from tests.simulation import (
 )
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
+from tests.simulation.federation.training import Training
 from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
-MIXED, DLRM = "mixed", "dlrm"
-WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services}
-"""What users do: a little of everything, or the services of a real cluster."""
+MIXED, DLRM, FEDERATED = "mixed", "dlrm", "federated"
+WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services, FEDERATED: Training}
+"""What users do: a little of everything, the services of a real cluster, or jobs for one of several clusters."""
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
@@ -56,6 +57,9 @@ PACES = {
     DLRM: Pace(
         trouble_s=28.0, steps=(22, 34), faults=(8, 16), window_s=4.0, windows=15, window_steps=4, windows_for_fault=1
     ),
+    FEDERATED: Pace(
+        trouble_s=20.0, steps=(28, 44), faults=(8, 14), window_s=2.0, windows=20, window_steps=2, windows_for_fault=1
+    ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
 USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)} | {
@@ -64,8 +68,11 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
     openings: (0, 2),
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
+USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
 WIDER, NEWEST, LATEST = (0, 2), (0, 2), (0, 1)
 """Faults of these tables, at least and at most."""
+OF_FEDERATOR = (4, 12)
+"""As above, of federated histories."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -80,6 +87,10 @@ class Plan(msgspec.Struct, frozen=True):
     """A name in `WORKLOADS`."""
     exact: bool = False
     """All of this and no more, be it less than a history has at least: while a failure is being shortened."""
+
+    @property
+    def last_s(self) -> float:
+        return max((one.at_s for one in (*self.steps, *self.faults)), default=0.0)
 
 
 class Outcome(msgspec.Struct):
@@ -114,7 +125,11 @@ def plan(seed: int, of: str = MIXED) -> Plan:
         steps += workload.draw(coming, max(dlrm.COUNT), 0.2, ALL_HERE_S, {"service": 1.0})
         if seed < LATEST_FROM:
             return Plan(seed, steps, faults, of)
-    for users, drawn in (USERS if of == MIXED else dlrm.USERS).items():
+    if of == FEDERATED:
+        source = random.Random(f"{seed}/federator")
+        faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, pace.trouble_s, faulty.FEDERATED)
+        return Plan(seed, steps, faults, of)
+    for users, drawn in USERS_OF[of].items():
         if seed >= users.FROM:
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
             more = workload.draw(source, source.randint(*drawn), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))

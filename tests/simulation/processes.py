@@ -32,6 +32,10 @@ class Process:
         self.context = Context()
         self.context.run(PROCESS.set, self)
         self.link: Any = None
+        self.elsewhere: list[Any] = []
+        """Its connections to other servers than its log's."""
+        self.starts: Any = None
+        """Who started it, and starts its children (`supervisor.Starts`)."""
         self.decider: Any = None
         """The service's `Decider`, if it has one."""
         self.task: asyncio.Task[None] | None = None
@@ -61,5 +65,6 @@ class Process:
     def kill(self) -> None:
         """kill -9: none of its code runs again, and its connections break."""
         self.condition, self.over = DEAD, True
-        self.link.is_closed = True
-        self.link.broker.forget(self.link)
+        for link in (self.link, *self.elsewhere):
+            link.is_closed = True
+            link.broker.forget(link)

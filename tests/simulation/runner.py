@@ -19,9 +19,9 @@ import msgspec
 
 from events.subjects import FEDERATION_ROLES, WRITES
 from services.state.fold import APPLY
+from tests.simulation.history import history
 from tests.simulation.plan import MIXED, Outcome, plan
 from tests.simulation.planting import COMPARED
-from tests.simulation.world import run
 
 WORKERS = 2
 OWN = frozenset[type]().union(*(events for role, events in WRITES.items() if role not in FEDERATION_ROLES))
@@ -98,7 +98,7 @@ def histories(seeds: Iterable[int], workload: str = MIXED) -> Iterator[Outcome]:
     gc.disable()
     try:
         for number, seed in enumerate(seeds, 1):
-            yield run(plan(seed, workload))
+            yield history(plan(seed, workload)).run()
             if number % COLLECT_EVERY == 0:
                 gc.collect()
     finally:

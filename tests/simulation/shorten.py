@@ -7,8 +7,8 @@ from math import inf
 
 import msgspec
 
+from tests.simulation.history import History, history
 from tests.simulation.plan import MIXED, Plan
-from tests.simulation.world import World
 
 TRIES = 200
 _SECTION = re.compile(r"\(((?:7\.\d+|rule \d|section \d)[^()]*)\)")
@@ -38,7 +38,7 @@ def items_until(plan: Plan, end_s: float) -> Items:
     ]
 
 
-def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tuple[Items | None, World]:
+def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tuple[Items | None, History]:
     """Leave out halves, quarters, … and single items, as long as the rest fails alike; the items and their history.
 
     None: no choice of them does, as what came behind the end had decided when trouble ended; the history is the whole
@@ -46,10 +46,10 @@ def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tup
     """
     wanted = kind_of(violation)
 
-    def fails(items: Items) -> World | None:
+    def fails(items: Items) -> History | None:
         nonlocal tries
         tries -= 1
-        world = World(only(plan, items))
+        world = history(only(plan, items))
         found = world.run().violation
         return world if found and kind_of(found) == wanted else None
 
@@ -57,7 +57,7 @@ def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tup
         if (shortest := fails(items)) is not None:
             break
     else:
-        whole = World(plan)
+        whole = history(plan)
         whole.run()
         return None, whole
     size = len(items) // 2
@@ -74,7 +74,7 @@ def shorten(plan: Plan, violation: str, end_s: float, tries: int = TRIES) -> tup
     return items, shortest
 
 
-def described(world: World, commits: int = 12) -> str:
+def described(world: History, commits: int = 12) -> str:
     """The history in words: its items, its last commits, how it ends."""
     plan = world.plan
     lines = [f"seed {plan.seed}: {len(plan.steps)} steps, {len(plan.faults)} faults"]

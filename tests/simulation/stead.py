@@ -33,7 +33,7 @@ from services.state import fold
 from services.state.form import Form
 from tests.simulation import clock
 from tests.simulation.loop import PROCESS, Timeout, VirtualLoop
-from tests.simulation.supervisor import ONCE, Supervisor
+from tests.simulation.supervisor import ONCE
 from tests.simulation.versions import two_versions
 
 RENEW_AFTER_S = 13.0
@@ -81,13 +81,13 @@ _header_of, _restored = envelope.header_of, start.restored
 
 
 @contextmanager
-def simulated(loop: VirtualLoop, seed: int, supervisor: Supervisor, tried: Counter[str]) -> Iterator[None]:
+def simulated(loop: VirtualLoop, seed: int, tried: Counter[str]) -> Iterator[None]:
     """While a history runs. `tried` counts starts from a snapshot."""
     assert fold.decode_events is envelope.decode_events, "the fold decodes otherwise"
     reading, names = Reading(), random.Random(f"{seed}/names")
 
     async def run_child(_: SnapshotKeeper) -> Any:
-        return await supervisor.child("snapshot")
+        return await PROCESS.get().starts.child("snapshot")
 
     async def restored(log: EventLog, kept: Kept, form: Form[Any]) -> Any:
         process = PROCESS.get()

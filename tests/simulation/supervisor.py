@@ -97,6 +97,7 @@ class Supervisor(Starts):
         source = random.Random(f"{self._seed}/{slot}/{self._ran[slot]}")
         skew_ns = source.choice([0, source.randint(-50, 50), source.randint(-10_000, 10_000)]) * 1_000_000
         process = Process(slot, self._ran[slot], source, skew_ns, lacks, self._loop.create_future())
+        process.starts = self
         process.link = self._link(process, random.Random(f"{process.name}/{self._seed}"))
         self.slots.setdefault(slot, []).append(process)
         self.ever.append(process)

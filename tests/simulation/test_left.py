@@ -46,7 +46,7 @@ class Emptied(World):
                 for key in list(collection.entries) if collection.resource.plural in GONE else ():
                     with suppress(ApiError):  # its owner's end has ended it
                         self.kube.api.delete(collection, *key, {"gracePeriodSeconds": 0})
-            await self._rest()
+            await self.come_to_rest()
         self.left = [process.decider.state for process in self.supervisor.deciders()]
 
     def nodes_there(self) -> set[tuple[str, str]]:

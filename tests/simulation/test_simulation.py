@@ -31,9 +31,9 @@ SEEDS = tuple(
 )
 SCRIPT = """
 from tests.simulation.plan import plan
-from tests.simulation.world import run
+from tests.simulation.world import World
 for seed in (3, 16, 71):
-    print(run(plan(seed)).digest)
+    print(World(plan(seed)).run().digest)
 """
 
 

@@ -46,9 +46,6 @@ from tests.simulation.witness import Violation, Witness
 from tests.simulation.workload import Step
 
 S = TypeVar("S", Step, Fault)
-REST_WITHIN_S, CYCLES = 150.0, 400
-"""Once faults have ended a history comes to rest within so long, and within so many cycles of its planners: whoever fits
-has its place by then."""
 QUIET_S = 3.0
 """For so long nothing may have landed, and everybody have reached the log, when a history is at rest."""
 MORE = 2
@@ -62,12 +59,17 @@ RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 
 
 class World:
-    def __init__(self, plan: Plan) -> None:
+    server_type = ApiServer
+    rest_within_s, cycles = 150.0, 400
+    """Once faults have ended a history comes to rest within so long, and within so many cycles of its planners: whoever
+    fits has its place by then."""
+
+    def __init__(self, plan: Plan, loop: VirtualLoop | None = None) -> None:
+        """`loop`: of a history that this cluster is a part of (`federation`)."""
         self.plan = plan
         self.outcome = Outcome(plan.seed)
         self.source = random.Random(f"{plan.seed}/world")
-        self.loop = VirtualLoop()
-        self.loop.set_exception_handler(self._unhandled)
+        self.loop = loop or VirtualLoop()
         self.witness = Witness()
         self.faults = Faults(self)
         self.broker = Broker(
@@ -78,7 +80,7 @@ class World:
             self._landed,
             replicas=self.source.choice([1, 3]),
         )
-        self.kube = ApiServer(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self)
+        self.kube = self.server_type(self.loop, self.faults, random.Random(f"{plan.seed}/kube"), self)
         if plan.seed >= WIDER_FROM:
             self.kube.bookmarks = random.Random(f"{plan.seed}/bookmarks")
         if plan.seed >= NEWEST_FROM:
@@ -87,12 +89,12 @@ class World:
         self.witness.api = self.kube.api
         self._policies = random.Random(f"{plan.seed}/policies")
         self.workload = WORKLOADS[plan.workload](self.kube)
-        self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self._fail)
+        self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self.fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
         self.calm, self._calm_s = False, START_S
         self.violation: BaseException | None = None
-        self._files = ExitStack()
+        self.files = ExitStack()
         self._changed_s = START_S
         self._rested_at = 0
         """The log's end when everything was at rest last."""
@@ -104,19 +106,25 @@ class World:
         """The whole history. Whatever ends it before its time is a violation."""
         outcome = self.outcome
         seed = self.plan.seed
-        with self._files, simulated(self.loop, seed, self.supervisor, self.tried), cramped(seed) as meanwhile:
+        self.loop.set_exception_handler(self.unhandled)
+        with self.files, simulated(self.loop, seed, self.tried), cramped(seed) as meanwhile:
             try:
                 self.loop.run_until_complete(self._main())
                 meanwhile.close()
                 if self.violation is not None:
                     raise self.violation
-                outcome.digest = self._digest(rest.verified(self.witness))
+                outcome.digest = self.digest()
             except Exception as error:
                 self.violation = error
                 outcome.violation = f"{type(error).__name__}: {error}"
             finally:
                 self.supervisor.dispose()
                 self.loop.close()
+        self.tell(outcome)
+        return outcome
+
+    def tell(self, outcome: Outcome) -> None:
+        """What came of it."""
         outcome.events, outcome.commits = self.witness.events, len(self.witness.commits)
         outcome.virtual_s = self.loop.now_s - START_S
         outcome.faults, outcome.seen = dict(self.faults.hits), dict(self.witness.seen)
@@ -124,7 +132,6 @@ class World:
         self.tried["versions switched"] += self.witness.state.rules_version == 2
         self.tried["switches without effect"] += self.witness.state.ignored.get("VersionsSwitched", 0)
         outcome.tried = dict(self.tried)
-        return outcome
 
     def last_commits(self, count: int) -> list[str]:
         """The end of the log, for people."""
@@ -139,7 +146,7 @@ class World:
         return lines
 
     async def _main(self) -> None:
-        self._begin()
+        self.begin()
         moving = asyncio.create_task(self.kube.kubelet.run())
         end = asyncio.create_task(self._history())
         await asyncio.wait({moving, end, self._broken}, return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +155,8 @@ class World:
                 task.result()
             task.cancel()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """What is there at first, and the services."""
         api = self.kube.api
         high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
         api.apply_new({**high, "value": 10})
@@ -166,9 +174,9 @@ class World:
         versions.begin(self)
 
     def _archive(self) -> SqliteLog:
-        folder = self._files.enter_context(TemporaryDirectory(prefix="muster-archive-"))
+        folder = self.files.enter_context(TemporaryDirectory(prefix="muster-archive-"))
         archive = SqliteLog(Path(folder) / "archive.db", CLUSTER, create=True)
-        self._files.callback(lambda: run_now(archive.close()))
+        self.files.callback(lambda: run_now(archive.close()))
         return archive
 
     def _retain(self) -> None:
@@ -222,14 +230,31 @@ class World:
     async def _history(self) -> None:
         """Trouble, as long as the plan says; then rest. Where that is not a history yet, users go on in peace, and do it
         all once more: what a backup took back was in vain."""
+        plan, begin_s = self.plan, await self.trouble()
+        self.calm_down()
+        await self.come_to_rest()
+        again = 0
+        while self.witness.events < EVENTS and not plan.exact and again <= MORE:
+            if begin_s > plan.last_s:
+                begin_s, again = 0.0, again + 1
+            await self._users_act(begin_s, begin_s + PEACE_S)
+            await self.come_to_rest()
+            begin_s += PEACE_S
+        await self.check_what_is_left()
+
+    async def trouble(self) -> float:
+        """Up to where in the plan it went."""
         plan, pace = self.plan, PACES[self.plan.workload]
-        last_s = max((one.at_s for one in (*plan.steps, *plan.faults)), default=0.0)
         begin_s, end_s = 0.0, pace.trouble_s
-        while begin_s <= last_s and (plan.exact or self._wants_more()):
-            for fault in _within(plan.faults, begin_s, end_s):
+        while begin_s <= plan.last_s and (plan.exact or self.wants_more()):
+            for fault in within(plan.faults, begin_s, end_s):
                 self.loop.at(START_S + fault.at_s, self._strike, fault)
             await self._users_act(begin_s, end_s)
             begin_s, end_s = end_s, end_s + pace.window_s
+        return begin_s
+
+    def calm_down(self) -> None:
+        """Faults end, and an admin sees to it that nothing is kept for minutes."""
         self._heal()
         policy = self.witness.state.policy
         if policy == DEFAULT_POLICY:  # keeps room for minutes, for which nobody waits here
@@ -237,14 +262,9 @@ class World:
             self.set_policy(msgspec.structs.replace(policy, **soon))
         elif policy is not None and policy.retry_ms < DEFAULT_POLICY.retry_ms:  # always somebody, and no rest
             self.set_policy(msgspec.structs.replace(policy, retry_ms=DEFAULT_POLICY.retry_ms))
-        await self._rest()
-        again = 0
-        while self.witness.events < EVENTS and not plan.exact and again <= MORE:
-            if begin_s > last_s:
-                begin_s, again = 0.0, again + 1
-            await self._users_act(begin_s, begin_s + PEACE_S)
-            await self._rest()
-            begin_s += PEACE_S
+
+    async def check_what_is_left(self) -> None:
+        """Of a log that was purged. Raises Violation."""
         if self.broker.first > 1:
             first = self.broker.first  # a purge that was asked for before may come meanwhile
             report = await self.supervisor.child("verify")
@@ -255,11 +275,11 @@ class World:
     async def _users_act(self, begin_s: float, end_s: float) -> None:
         """What they do in this time of the plan begins now."""
         now_s = self.loop.now_s
-        for step in _within(self.plan.steps, begin_s, end_s):
+        for step in within(self.plan.steps, begin_s, end_s):
             self.loop.at(now_s + step.at_s - begin_s, self.take, step)
         await asyncio.sleep(end_s - begin_s)
 
-    def _wants_more(self) -> bool:
+    def wants_more(self) -> bool:
         return self.witness.events < IN_TROUBLE or self.faults.hits.total() < FAULTS
 
     def _heal(self) -> None:
@@ -272,15 +292,16 @@ class World:
             watch.lag_s = 0.0
         self.supervisor.heal()
 
-    async def _rest(self) -> None:
-        within_s, cycles = REST_WITHIN_S + rest.kept_s(self.witness.state), self.witness.cycles
+    async def come_to_rest(self) -> None:
+        """Waits for it, and checks what must hold then. Raises Violation."""
+        within_s, cycles = self.rest_within_s + rest.kept_s(self.witness.state), self.witness.cycles
         until_s = self.loop.now_s + within_s
         revision = -1
-        while self.loop.now_s < until_s and self.witness.cycles - cycles < CYCLES:
+        while self.loop.now_s < until_s and self.witness.cycles - cycles < self.cycles:
             await asyncio.sleep(1.0)
             if rest.cut_off(self) or self.kube.api.store.revision != revision:
                 self._changed_s, revision = self.loop.now_s, self.kube.api.store.revision
-            if self.loop.now_s - self._changed_s > QUIET_S and not rest.restless(self):
+            if self.loop.now_s - self._changed_s > QUIET_S and not self.restless():
                 rest.check(self.witness, self.kube.api, self._rested_at)
                 rest.live_states_agree(self)
                 rest.nothing_is_misread(self.witness, self.kube)
@@ -292,10 +313,11 @@ class World:
                 self._rested_at = self.witness.state.sequence
                 return
         late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + within_s:g} s"
-        raise Violation(f"not at rest {late} after faults ended: {rest.restless(self)} (7.12)")
+        raise Violation(f"not at rest {late} after faults ended: {self.restless()} (7.12)")
 
-    def _digest(self, state: str) -> str:
-        told = hashlib.sha256(state.encode())
+    def digest(self) -> str:
+        """Of the whole history, whose log is verified. Raises Violation."""
+        told = hashlib.sha256(rest.verified(self.witness).encode())
         for stored in self.witness.commits:
             told.update(b"%d %s " % (stored.sequence, stored.subject.encode()) + stored.header + stored.payload)
         for uid, node in self.witness.bound.items():
@@ -303,10 +325,14 @@ class World:
         told.update(f"{self.loop.now_s!r} {sorted(self.faults.hits.items())}".encode())
         return told.hexdigest()
 
+    def restless(self) -> str:
+        """What keeps the history from being at rest; empty when nothing does."""
+        return rest.restless(self)
+
     # ---------------------------------------------------------------------------------------------------- what happens
 
     def take(self, step: Step) -> None:
-        self._safely(self.workload.take, step)
+        self.safely(self.workload.take, step)
 
     def more_steps(self, source: random.Random, count: int, within_s: float) -> list[Step]:
         """Such as this history has."""
@@ -324,13 +350,13 @@ class World:
 
     def _landed(self, stored: Stored, process: Process | None) -> None:
         self._changed_s = self.loop.now_s
-        self._safely(self.witness.landed, stored, process)
+        self.safely(self.witness.landed, stored, process)
 
     def bound(self, uid: str, node: str, process: Process | None) -> None:
-        self._safely(self.witness.binding, uid, node, process)
+        self.safely(self.witness.binding, uid, node, process)
 
     def evicted(self, uid: str, process: Process) -> None:
-        self._safely(self.witness.eviction, uid, process)
+        self.safely(self.witness.eviction, uid, process)
 
     def kill(self, process: Process) -> None:
         self.supervisor.kill(process)
@@ -346,30 +372,26 @@ class World:
 
     def race(self, kind: str, pod: str) -> None:
         """A request about this pod is on its way, and something else is faster."""
-        self._safely(self.workload.race, kind, pod)
+        self.safely(self.workload.race, kind, pod)
 
-    def _safely(self, check: Any, *arguments: Any) -> None:
+    def safely(self, check: Any, *arguments: Any) -> None:
         """What a check finds ends the history, wherever it was called."""
         try:
             check(*arguments)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         self.violation = self.violation or error
         if not self._broken.done():
             self._broken.set_result(None)
 
-    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         over = self.supervisor.over
         if error is not None and not over and not isinstance(error, (SteppedDown, LogError, ApiError)):
-            self._fail(error)
+            self.fail(error)
 
 
-def _within(items: list[S], begin_s: float, end_s: float) -> list[S]:
+def within(items: list[S], begin_s: float, end_s: float) -> list[S]:
     return [one for one in items if begin_s <= one.at_s < end_s]
-
-
-def run(plan: Plan) -> Outcome:
-    return World(plan).run()

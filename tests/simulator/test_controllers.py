@@ -149,6 +149,33 @@ async def test_what_an_owner_owned_goes_with_it(cluster: SimulatedCluster, kind:
     await until(lambda: not pods(cluster, "w") and not list(cluster.list("ReplicaSet")))
 
 
+def owned_group(cluster: SimulatedCluster, job: str, name: str) -> Object:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": cluster.get("Job", job)["metadata"]["uid"]}
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "ownerReferences": [owner]},
+        "spec": {"minMember": 1},
+    }
+
+
+def groups(cluster: SimulatedCluster) -> list[str]:
+    return [one["metadata"]["name"] for one in cluster.list("PodGroup")]
+
+
+async def test_a_pod_group_goes_with_its_owner_also_one_that_comes_later(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j"))
+    cluster.create(owned_group(cluster, "j", "first"))
+    late, other = owned_group(cluster, "j", "late"), owned_group(cluster, "j", "other")
+    other["metadata"]["ownerReferences"][0]["uid"] = "of-somebody-who-was-never-there"
+    await until(lambda: running(cluster, "j") == 1)
+    cluster.delete("Job", "j")
+    await until(lambda: not groups(cluster) and not pods(cluster, "j"))
+    cluster.create(late)
+    cluster.create(other)
+    await until(lambda: groups(cluster) == ["other"])
+
+
 async def test_what_was_taken_from_its_owner_stays(cluster: SimulatedCluster) -> None:
     cluster.create(workload("Job", "j", completions=2, parallelism=2))
     await until(lambda: running(cluster, "j") == 2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -18,15 +19,16 @@ from services.federator.snapshot import FORM
 from services.snapshots import Taking, take
 from services.writer import SteppedDown
 from tests.federator.audit import Violation
-from tests.federator.served.ports import Blobs, reach
+from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.launch import KEPT_FOR_S
-from tests.simulation.loop import STOPPED
+from tests.simulation.loop import STOPPED, VirtualLoop
 from tests.simulation.processes import Process
 from tests.simulation.supervisor import Starts
 
 if TYPE_CHECKING:
-    from tests.federator.served.world import Served
+    from services.federator.backends import Reach
+    from services.federator.bodies import Blobs
 
 FEDERATOR, SNAPSHOT, RETENTION = "federator", "snapshot", "retention"
 NAME = "fed"
@@ -60,10 +62,28 @@ class Plain:
         return data.partition(b" ")[2]
 
 
+class Around(Protocol):
+    """A history, as far as its processes know it."""
+
+    seed: int
+    loop: VirtualLoop
+    broker: Broker
+    count: Counter[str]
+    process: Any
+
+    def fail(self, error: BaseException) -> None: ...
+
+    async def reaches(self, process: Running) -> dict[str, Reach]:
+        """By account."""
+        ...
+
+    def blobs(self, process: Running, bucket: Bucket) -> Blobs: ...
+
+
 class Supervisor(Starts):
     """One process is wanted always; another is started while the first is stopped, and finds out that it is not alone."""
 
-    def __init__(self, world: Served, snapshot_after_bytes: int) -> None:
+    def __init__(self, world: Around, snapshot_after_bytes: int) -> None:
         self.world = world
         self.ever: list[Running] = []
         self._cipher: Any = Plain()
@@ -73,12 +93,16 @@ class Supervisor(Starts):
     def alive(self) -> list[Process]:
         return [one for one in self.ever if one.running]
 
+    def serving(self) -> Running | None:
+        """Who answers requests, if anybody does."""
+        return next((one for one in self.ever if one.slot == FEDERATOR and one.ready), None)
+
     def start(self, slot: str) -> Running:
         loop, number = self.world.loop, len(self.ever)
         source = random.Random(f"{self.world.seed}/{number}")
         skew_ns = source.randrange(-MOST_SKEW_MS, MOST_SKEW_MS) * 1_000_000
         process = Running(slot, number, source, skew_ns, "", loop.create_future())
-        process.answering = set()
+        process.starts, process.answering = self, set()
         process.link = self.world.broker.link(process, random.Random(f"{self.world.seed}/link/{number}"))
         self.ever.append(process)
         process.start(loop, self._main(process), lambda task: self._ended(process, task))
@@ -87,7 +111,7 @@ class Supervisor(Starts):
     def replace(self) -> None:
         """Another federator, unless there is one."""
         if not any(one.slot == FEDERATOR for one in self.alive()) and not self.over:
-            self.world.process = self.start(FEDERATOR)  # type: ignore[assignment]
+            self.world.process = self.start(FEDERATOR)
 
     async def _main(self, process: Running) -> Any:
         log = JetStreamLog(await process.link.open(), NAME)
@@ -97,17 +121,14 @@ class Supervisor(Starts):
             if process.slot == RETENTION:
                 now_ns = Clock(self.world.loop).time_ns() + DAY_NS - round(KEPT_FOR_S * 1e9)
                 return await retain(log, None, days=1, now_ns=now_ns)
-            world = self.world
-            reaches = {
-                account: reach(world, process, cluster)
-                for account, cluster in world.clusters.items()
-                if account not in world.unlisted
-            }
-            bucket = Bucket(log.connection, bodies_bucket(NAME))
-            bodies = Bodies(Blobs(world, process, bucket), self._cipher)
+            reaches = await self.world.reaches(process)
+            blobs = self.world.blobs(process, Bucket(log.connection, bodies_bucket(NAME)))
+            bodies = Bodies(blobs, self._cipher)
             process.federator = Federator(log, reaches, bodies, holder=process.name, snapshots=self._taking)
             await process.federator.run()
         finally:
+            for link in process.elsewhere:
+                await link.close()
             await log.close()
 
     def _ended(self, process: Running, task: asyncio.Task[Any]) -> None:

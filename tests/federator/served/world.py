@@ -18,7 +18,9 @@ import events as ev
 from events import Event, envelope
 from events.envelope import Stored
 from events.log import LogError
+from events.object_store import Bucket
 from services.federator import observing, service
+from services.federator.backends import Reach
 from services.federator.records import SETTLED
 from services.federator.rules import forgotten
 from services.federator.service import Federator, agenda, polling
@@ -29,6 +31,7 @@ from tests.federator.audit import Audit, Violation
 from tests.federator.held import HeldCluster, HeldWorld
 from tests.federator.jobs import document, plugin
 from tests.federator.served.people import Clients
+from tests.federator.served.ports import Blobs, reach
 from tests.federator.served.process import FEDERATOR, NAME, RETENTION, Running, Supervisor
 from tests.federator.simulation.network import FAULTS_END_MS
 from tests.federator.simulation.world import LONGEST_MS, MOST_COMMITS, World
@@ -263,11 +266,18 @@ class Served(World):
             self.supervisor.stop(process, self.rng.uniform(5.0, 90.0))
         await asyncio.sleep(0)
 
+    async def reaches(self, process: Running) -> dict[str, Reach]:
+        listed = [one for one in self.clusters.items() if one[0] not in self.unlisted]
+        return {account: reach(self, process, cluster) for account, cluster in listed}
+
+    def blobs(self, process: Running, bucket: Bucket) -> Blobs:
+        return Blobs(self, process, bucket)
+
     # ----------------------------------------------------------------------------------------------------------- users
 
     def serving(self) -> Running | None:
         """Who answers requests, if anybody does."""
-        return next((one for one in self.supervisor.ever if one.slot == FEDERATOR and one.ready), None)
+        return self.supervisor.serving()
 
     def document(self, request: ev.JobFederated) -> str:
         """The job, as its user wrote it."""
@@ -373,7 +383,7 @@ class Served(World):
         chance, drawn = random.Random(f"{self.seed}/service"), random.Random(f"{self.seed}/uids")
         new_uid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{drawn.getrandbits(128):032x}"))
         with ExitStack() as stack:
-            stack.enter_context(simulated(self.loop, self.seed, self.supervisor, self.count))  # type: ignore[arg-type]
+            stack.enter_context(simulated(self.loop, self.seed, self.count))
             for module, name, other in (
                 (forgotten, "KEPT", self.kept),
                 (polling, "SWEEP_S", SWEEP_S),

@@ -1,0 +1,369 @@
+"""One federated history: the members, the federator's processes and log, its users, and the end of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import yaml
+
+import events as ev
+from events.connection import Connection
+from events.envelope import Stored
+from events.federation import Contender
+from events.log import LogError, Unavailable
+from events.object_store import Bucket
+from services.federator import service
+from services.federator.backends import Reach, leaf
+from services.federator.bodies import Blobs, BucketBlobs
+from services.federator.records import account_of
+from services.federator.rules import forgotten
+from services.federator.service import agenda, polling
+from services.kubernetes.errors import ApiError
+from services.writer import SteppedDown
+from tests.federator.jobs import document, plugin
+from tests.federator.served.people import Clients
+from tests.federator.served.process import FEDERATOR, RETENTION, Running, Supervisor
+from tests.simulation import strikes
+from tests.simulation.broker import Broker
+from tests.simulation.cramped import cramped
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.federation.member import Member
+from tests.simulation.federation.ports import reach
+from tests.simulation.federation.training import OF_FEDERATION
+from tests.simulation.federation.witness import NAME, Witness
+from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.plan import FAULTS, IN_TROUBLE, PACES, Outcome, Plan
+from tests.simulation.processes import Process
+from tests.simulation.stead import simulated
+from tests.simulation.workload import Step
+
+MEMBERS = ("a1", "b2")
+SEEDS = 100_000_000
+"""From here on are the seeds of members: with all that came later for other histories."""
+SNAPSHOT_AFTER_BYTES = 3_000
+SWEEP_S = 20.0
+"""Instead of an hour, between two looks at clusters where no job is open."""
+PATIENCE_S = 60.0
+"""Once faults have ended users wait so long for a job to settle, and then cancel it: it may fit nowhere."""
+NAMES = 5
+"""Of jobs: few, so that they are used again."""
+
+
+class Federation:
+    """As `World`, for whoever runs, replays and shortens histories."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.seed = plan, plan.seed
+        self.outcome = Outcome(plan.seed)
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._unhandled)
+        self.source = random.Random(f"{plan.seed}/federation")
+        self.others_rng = random.Random(f"{plan.seed}/people")
+        self.count: Counter[str] = Counter()
+        self.faults = Faults(self)  # type: ignore[arg-type]
+        self.witness = Witness()
+        self.broker = Broker(
+            self.loop,
+            NAME,
+            self.faults,
+            random.Random(f"{plan.seed}/log"),
+            self._landed,
+            replicas=self.source.choice([1, 3]),
+        )
+        self.process: Any = None
+        self.supervisor = Supervisor(self, self.source.choice([0, SNAPSHOT_AFTER_BYTES]))
+        self.people = Clients(self)  # type: ignore[arg-type]
+        self.requests: list[ev.JobFederated] = []
+        """Whose users have no answer yet."""
+        self.violation: BaseException | None = None
+        self._broken = self.loop.create_future()
+        self._calm_s = 0.0
+        """When faults ended; 0: they did not."""
+        self.members = [Member(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
+
+    # --------------------------------------------------------------------------------------------------------- running
+
+    def run(self) -> Outcome:
+        """The whole history. Whatever ends it before its time is a violation."""
+        outcome, seed = self.outcome, self.plan.seed
+        with ExitStack() as files, self._in_its_stead(), cramped(SEEDS + seed) as meanwhile:
+            for member in self.members:
+                files.enter_context(member.files)
+            try:
+                self.loop.run_until_complete(self._main())
+                meanwhile.close()
+                if self.violation is not None:
+                    raise self.violation
+                outcome.digest = self._digest()
+            except Exception as error:
+                self.violation = error
+                outcome.violation = f"{type(error).__name__}: {error}"
+            finally:
+                for one in (self, *self.members):
+                    one.supervisor.dispose()
+                self.loop.close()
+        self._tell()
+        return outcome
+
+    def last_commits(self, count: int) -> list[str]:
+        """The end of each log, for people."""
+        return [line for member in self.members for line in (member.alias, *member.last_commits(count))]
+
+    def _tell(self) -> None:
+        """What came of it, all together."""
+        outcome, parts = self.outcome, []
+        for member in self.members:
+            member.tell(member.outcome)
+            parts.append(member.outcome)
+        outcome.events = self.witness.events + sum(one.events for one in parts)
+        outcome.commits = len(self.witness.commits) + sum(one.commits for one in parts)
+        outcome.virtual_s = self.loop.now_s - START_S
+        outcome.faults = dict(sum((Counter(one.faults) for one in parts), self.faults.hits))
+        outcome.seen = dict(sum((Counter(one.seen) for one in parts), Counter(self.witness.seen)))
+        outcome.tried = dict(sum((Counter(one.tried) for one in parts), self.count))
+
+    async def _main(self) -> None:
+        for member in self.members:
+            member.begin()
+        self.supervisor.replace()
+        moving = [task for member in self.members for task in member.movers()]
+        end = asyncio.create_task(self._history())
+        await asyncio.wait({*moving, end, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*moving, end):
+            if task.done():
+                task.result()
+            task.cancel()
+
+    async def _history(self) -> None:
+        pace, plan = PACES[self.plan.workload], self.plan
+        for fault in plan.faults:
+            if is_of_federation(fault):
+                self.loop.at(START_S + fault.at_s, self._strike, fault)
+        for step in plan.steps:
+            if step.what in OF_FEDERATION and step.at_s < pace.trouble_s:
+                self.loop.at(START_S + step.at_s, self.safely, self._take, step)
+        await asyncio.gather(*(member.trouble() for member in self.members))
+        self._calm_s = self.loop.now_s
+        self.faults.lift()
+        for member in self.members:
+            member.calm_down()
+        for process in self.supervisor.ever:
+            self.supervisor.wake(process)
+        self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
+        await asyncio.gather(*(member.come_to_rest() for member in self.members))
+        serving = self.supervisor.serving()
+        assert serving is not None
+        self.witness.check(self.members, serving)
+        for member in self.members:
+            await member.check_what_is_left()
+
+    def wants_more(self) -> bool:
+        events = self.witness.events + sum(member.witness.events for member in self.members)
+        struck = self.faults.hits.total() + sum(member.faults.hits.total() for member in self.members)
+        return events < IN_TROUBLE or struck < FAULTS
+
+    def restless(self) -> str:
+        """What keeps the federation from being at rest; empty when nothing does."""
+        told, serving = self.witness.told, self.supervisor.serving()
+        if self.requests:
+            return f"users wait for an answer: {[one.name for one in self.requests]}"
+        if (
+            serving is None
+            or serving.federator is None
+            or serving.federator.decider.writer.last != len(self.broker.stored)
+        ):
+            return "no federator has read everything"
+        if left := self.witness.unsettled():
+            return f"not settled: {left}"
+        if told.intents() or any(told.strays.values()):
+            return f"to do: {told.intents()}, {told.strays}"
+        if held := self.witness.not_let_go(self.members):
+            return f"held: {held}"
+        return ""
+
+    def _digest(self) -> str:
+        told = hashlib.sha256(self.witness.verified().encode())
+        for member in self.members:
+            told.update(member.digest().encode())
+        for stored in self.witness.commits:
+            told.update(b"%d " % stored.sequence + stored.header + stored.payload)
+        told.update(f"{self.loop.now_s!r} {sorted(self.faults.hits.items())}".encode())
+        return told.hexdigest()
+
+    # ---------------------------------------------------------------------------------------------------- what happens
+
+    def _strike(self, fault: Fault) -> None:
+        if self._calm_s:
+            return
+        if fault.on:
+            self.faults.arm(fault)
+        elif strikes.strike(self, fault):  # type: ignore[arg-type]
+            self.faults.hits[fault.name] += 1
+
+    def _take(self, step: Step) -> None:
+        source = random.Random(step.number)
+        match step.what:
+            case "submit":
+                self.requests.append(self._request(source, step.number))
+                self.people.ask(self.requests[-1])
+            case "cancel":
+                if names := sorted(self.witness.names):
+                    self.people.cancel(source.choice(names))
+            case "look":
+                self.people.look_around()
+            case "retention":
+                self.supervisor.start(RETENTION)
+
+    def _lose_patience(self) -> None:
+        """Whatever is not settled is cancelled, and whoever asks for it afterwards waits as long."""
+        for job in self.witness.unsettled():
+            self.people.cancel(job.name)
+        self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
+
+    def kill(self, process: Process) -> None:
+        process.starts.kill(process)
+
+    def stop(self, process: Process, for_s: float) -> None:
+        process.starts.stop(process, for_s)
+
+    def _landed(self, stored: Stored, process: Process | None) -> None:
+        self.safely(self.witness.landed, stored, process)
+
+    def safely(self, what: Callable[..., Any], *about: Any) -> None:
+        """What a check finds ends the history, wherever it was called."""
+        try:
+            what(*about)
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        self.violation = self.violation or error
+        if not self._broken.done():
+            self._broken.set_result(None)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not self.supervisor.over and not isinstance(error, SteppedDown | LogError | ApiError):
+            self.fail(error)
+
+    # ------------------------------------------------------------------------------------- what its processes know of it
+
+    def account(self, alias: str) -> str:
+        return account_of("ann", alias)
+
+    async def reaches(self, process: Running) -> dict[str, Reach]:
+        return {member.account: await reach(member, process) for member in self.members}
+
+    def blobs(self, process: Running, bucket: Bucket) -> Blobs:
+        return BucketBlobs(bucket)
+
+    async def holder_of(self, connection: Connection, cluster: str, role: str, **_: Any) -> str:
+        """Of a member's lease, as whoever has this connection hears of it."""
+        link: Any = connection.client
+        if not link.connected or link.silent_until_s > self.loop.now_s:
+            raise Unavailable("no answer")
+        member = next(one for one in self.members if one.broker is link.broker)
+        holder = member.supervisor.leases.holders.get(role)
+        return "" if holder is None else holder.name
+
+    @contextmanager
+    def _in_its_stead(self) -> Iterator[None]:
+        """Clocks, timeouts and chance are the history's."""
+        chance, drawn = random.Random(f"{self.seed}/service"), random.Random(f"{self.seed}/uids")
+        new_uid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{drawn.getrandbits(128):032x}"))
+        with ExitStack() as stack:
+            stack.enter_context(simulated(self.loop, self.seed, self.count))
+            for module, name, other in (
+                (forgotten, "KEPT", self.source.choice([0, 2, 8])),
+                (polling, "SWEEP_S", SWEEP_S),
+                (polling, "random", chance),
+                (agenda, "random", chance),
+                (service, "uuid", new_uid),
+                (leaf, "monotonic", self.loop.time),
+                (leaf, "lease", SimpleNamespace(holder_of=self.holder_of)),
+            ):
+                stack.enter_context(patch.object(module, name, other))
+            yield
+
+    # ------------------------------------------------------------------------------------------ what its users know of it
+
+    @property
+    def now_ms(self) -> int:
+        return int((self.loop.now_s - START_S) * 1_000)
+
+    @property
+    def names(self) -> set[str]:
+        return self.witness.names
+
+    def at(self, time_ms: int, what: Callable[..., Any], *about: Any) -> None:
+        self.loop.at(START_S + time_ms / 1_000, self.safely, what, *about)
+
+    def serving(self) -> Running | None:
+        return self.supervisor.serving()
+
+    def name_of(self, uid: str) -> str:
+        return uid
+
+    def _request(self, source: random.Random, number: int) -> ev.JobFederated:
+        guard_ms, scale_ms = source.choice((0, 600, 3_000)), source.choice((0, 60))
+        priorities = [source.choice((0, 10, 50, 50, 100)) * 1_000 for _ in self.members]
+        contenders = [
+            Contender(cluster=member.alias, uri=member.alias, user="ann", gpu_type="", priority_milli=priority, name="")
+            for member, priority in zip(self.members, priorities, strict=True)
+        ]
+        return ev.JobFederated(
+            job=str(number),
+            name=f"job-{source.randrange(NAMES)}",
+            digest="",
+            guard_ms=guard_ms,
+            scale_ms=scale_ms,
+            clusters=tuple(contenders),
+        )
+
+    def document(self, request: ev.JobFederated) -> str:
+        """The job, as its user wrote it."""
+        source, job = random.Random(request.job), copy.deepcopy(document())
+        del job["secrets"]
+        job["name"] = request.name
+        main = job["taskRoles"]["main"]
+        main["resourcePerInstance"] = {"cpu": 1, "memoryMB": 256, "gpu": "<% $mcc.gpuNum %>"}
+        main["instances"] = source.randint(1, 4)
+        if source.random() < 0.4:
+            job["taskRoles"]["server"] = {**copy.deepcopy(main), "instances": source.randint(1, 2)}
+        aliases = [contender.cluster for contender in request.clusters]
+        plugin(job).update(
+            guardTimeRunning=round(request.guard_ms / 60_000, 3),
+            timeScale=round(request.scale_ms / 60_000, 3),
+            clusters={
+                one.cluster: {"uri": one.uri, "user": one.user, "priority": one.priority_milli / 1_000}
+                for one in request.clusters
+            },
+            params={
+                "gpuNum": {alias: source.choice((0, 0, 1)) for alias in aliases},
+                "storageConfigs": {alias: [alias] for alias in aliases},
+            },
+        )
+        return yaml.safe_dump(job, sort_keys=False)
+
+
+def is_of_federation(fault: Fault) -> bool:
+    """Of its log and its processes; else of a member: also of what the federator asks there."""
+    return fault.slot == FEDERATOR and fault.on in ("", "append", "read", "store") and fault.kind != "unwelcome"
+
+
+def part(plan: Plan, member: int) -> Plan:
+    """What of a history happens on one of its members."""
+    steps = [one for one in plan.steps if one.what not in OF_FEDERATION and one.number % len(MEMBERS) == member]
+    others = [one for one in plan.faults if not is_of_federation(one)]
+    faults = [one for one in others if round(one.at_s * 1_000) % len(MEMBERS) == member]
+    return msgspec.structs.replace(plan, seed=SEEDS + len(MEMBERS) * plan.seed + member, steps=steps, faults=faults)

@@ -1,0 +1,215 @@
+"""What must hold of a federated history: what the federation's log says, and what its members have, by the objects there.
+
+Not asked here is when the rules should have decided: `tests.federator.audit` does so, over its own histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import events as ev
+from events import envelope
+from events.envelope import Stored
+from services.console.kinds import FEDERATED
+from services.console.verify import Verifier
+from services.federator.backends import Owner, gangs
+from services.federator.records import ENDED, SETTLED, Job, Place
+from services.federator.snapshot import FORM
+from services.federator.state import State
+from services.federator.validate import validate_state
+from services.simulator.store import Change
+from services.state.slices import at_once
+from tests.simulation.federation.training import NAMESPACE
+from tests.simulation.told import Object
+from tests.simulation.witness import Violation
+
+if TYPE_CHECKING:
+    from services.federator.service import Federator
+    from tests.federator.served.process import Running
+    from tests.simulation.federation.member import Member
+    from tests.simulation.processes import Process
+
+NAME = "fed"
+"""Of the federation."""
+
+
+class Witness:
+    def __init__(self) -> None:
+        self.told = State()
+        self.commits: list[Stored] = []
+        self.events = 0
+        self.seen: dict[str, int] = {}
+        self.names: set[str] = set()
+        """Of jobs that were ever accepted."""
+        self.accepted: set[str] = set()
+        """UIDs of runs that the log has as submitted."""
+        self.kept: set[str] = set()
+        """UIDs of runs that were kept. What is left of one that is over stays, for its user."""
+
+    def landed(self, stored: Stored, _: Process | None) -> None:
+        self.commits.append(stored)
+        self.told.apply_stored(stored)
+        said = envelope.decode(stored).events
+        for event in said:
+            name = type(event).__name__
+            self.seen[name] = self.seen.get(name, 0) + 1
+            match event:
+                case ev.JobFederated():
+                    self.names.add(event.name)
+                case ev.SubmissionAccepted() | ev.SubmissionHeld():
+                    self.accepted.add(event.uid)
+                case ev.JobPlaced():
+                    self.kept.add(self.told.jobs[event.job].places[event.cluster].uid)
+        self.events += len(said)
+        validate_state(self.told)
+
+    # ------------------------------------------------------------------------------------------------- as it happens
+
+    def job_changed(self, member: Member, change: Change, by: Process | None) -> None:
+        """Raises Violation."""
+        job, before = change.new.object, change.old
+        uid = run_of(job)
+        if change.type == "ADDED" and not job["spec"].get("suspend"):
+            raise Violation(f"{name_of(job)} on {member.alias} is made, and not held (R16)")
+        let_go = _suspended(before) and not job["spec"].get("suspend")
+        if let_go and uid not in self.accepted:
+            raise Violation(f"{name_of(job)} on {member.alias} is let go, and no log has {uid} (R16)")
+        if by is None or by.slot != "federator":
+            return
+        ends = change.type == "DELETED" or (job["spec"].get("suspend") and not _suspended(before))
+        if (
+            change.type != "ADDED"
+            and ends
+            and (kept := self._kept(member, uid)) is not None
+            and not is_over(member, uid)
+        ):
+            raise Violation(f"{name_of(job)} on {member.alias} is ended, and {kept.name} is kept there (7.8)")
+
+    def _kept(self, member: Member, uid: str) -> Job | None:
+        """The job that is kept by this run, if one is."""
+        found = (job for job in self.told.jobs.values() if job.kept == member.alias)
+        return next((job for job in found if job.places[member.alias].uid == uid), None)
+
+    # ------------------------------------------------------------------------------------------------------- at rest
+
+    def unsettled(self) -> list[Job]:
+        return [job for job in self.told.jobs.values() if job.phase != SETTLED]
+
+    def not_let_go(self, members: list[Member]) -> list[str]:
+        """Jobs that are held still: whatever is late is cleared, whatever is kept runs."""
+        found = [(member.alias, job) for member in members for job in _jobs(member)]
+        held = [(alias, job) for alias, job in found if job["metadata"]["annotations"][gangs.PHASE] == gangs.HELD]
+        return [f"{name_of(job)} on {alias}" for alias, job in held]
+
+    def check(self, members: list[Member], serving: Running) -> None:
+        """Raises Violation."""
+        for member in members:
+            for job in _jobs(member):
+                self._is_kept(member, job)
+            self._leaves_nothing(member)
+        self._those_kept_are_there(members)
+        federator: Federator | None = serving.federator
+        assert federator is not None
+        if _but_sequence(federator.state) != _but_sequence(self.told):
+            raise Violation("the federator's live state is not the fold of its log (7.6)")
+
+    def _is_kept(self, member: Member, job: Object) -> None:
+        """Whatever is there belongs to a job that is kept there, by the run that the log has."""
+        owner = msgspec.json.decode(job["metadata"]["annotations"][gangs.MARKER], type=Owner)
+        told = self.told.jobs.get(owner.job)
+        place = None if told is None else told.places.get(member.alias)
+        if told is None or place is None:
+            if run_of(job) not in self.kept or not is_over(member, run_of(job)):
+                raise Violation(f"{name_of(job)} on {member.alias} is of {owner.job}, which is over (7.8, R22)")
+            return
+        if told.kept != member.alias:
+            raise Violation(f"{name_of(job)} is on {member.alias}, and {told.name} is kept on {told.kept!r} (7.8)")
+        if run_of(job) != place.uid:
+            raise Violation(f"{name_of(job)} on {member.alias} is of {run_of(job)}, and kept is {place.uid} (7.8)")
+
+    def _leaves_nothing(self, member: Member) -> None:
+        """Pods and PodGroups of runs that are not there."""
+        runs = {run_of(job) for job in _jobs(member)}
+        jobs = {job["metadata"]["uid"] for job in _jobs(member)}
+        for entry in member.kube.api.by_path["scheduling.x-k8s.io", "v1alpha1", "podgroups"].entries.values():
+            labels = entry.object["metadata"].get("labels") or {}
+            if gangs.FIRST in labels and labels[gangs.FIRST] not in runs:
+                raise Violation(f"PodGroup {entry.key} on {member.alias} is left of a run that is gone (7.13)")
+        for key, entry in member.kube.api.pods.entries.items():
+            owners = _owners(entry.object)
+            if key[0] == NAMESPACE and owners and owners.isdisjoint(jobs):
+                raise Violation(f"pod {key} on {member.alias} is left of a run that is gone (7.13)")
+
+    def _those_kept_are_there(self, members: list[Member]) -> None:
+        for job in self.told.jobs.values():
+            for member in members:
+                place = job.places.get(member.alias)
+                if place is not None and job.kept == member.alias and place.phase != ENDED:
+                    self._runs(member, job, place)
+
+    def _runs(self, member: Member, job: Job, place: Place) -> None:
+        """As the log says."""
+        found = [one for one in _jobs(member) if run_of(one) == place.uid]
+        wanted = sum(one["spec"]["completions"] for one in found)
+        uids = {one["metadata"]["uid"] for one in found}
+        pods = [pod for pod in _pods(member) if not _owners(pod).isdisjoint(uids)]
+        run = sum(pod["status"]["phase"] in ("Running", "Succeeded") for pod in pods)
+        if not found or (place.run == "running") != (run == wanted):
+            raise Violation(f"{job.name} is kept on {member.alias}, {place.run!r}, and {run} of {wanted} run (7.11)")
+
+    def verified(self) -> str:
+        """The log decided again from its beginning; the digest. Raises Violation."""
+        verifier = Verifier(NAME, FEDERATED)
+        verifier.expect(self.commits)
+        at_once(verifier.check(self.commits))
+        verifier.finish(strict=True)
+        report = verifier.report
+        if report.differences or report.violation:
+            raise Violation(f"verify: {report.violation or report.difference} (7.6)")
+        if report.digest != FORM.digest(self.told):
+            raise Violation("the federation's log folds to another state (7.6)")
+        return report.digest
+
+
+def run_of(job: Object) -> str:
+    """The UID of the first Job of the run that this one belongs to."""
+    metadata = job["metadata"]
+    return str((metadata.get("labels") or {}).get(gangs.FIRST) or metadata["uid"])
+
+
+def name_of(job: Object) -> str:
+    return str(job["metadata"]["name"])
+
+
+def is_over(member: Member, uid: str) -> bool:
+    """Whether one of its Jobs has ended."""
+    ends = ("Failed", "Complete", "FailureTarget", "SuccessCriteriaMet")
+    of_run = [job for job in _jobs(member) if run_of(job) == uid]
+    return not of_run or any(
+        one["type"] in ends for job in of_run for one in (job.get("status") or {}).get("conditions") or ()
+    )
+
+
+def _suspended(entry: Any) -> bool:
+    return entry is not None and bool(entry.object["spec"].get("suspend"))
+
+
+def _jobs(member: Member) -> Iterator[Object]:
+    return (entry.object for entry in member.kube.api.by_path["batch", "v1", "jobs"].entries.values())
+
+
+def _pods(member: Member) -> Iterator[Object]:
+    return (entry.object for key, entry in member.kube.api.pods.entries.items() if key[0] == NAMESPACE)
+
+
+def _owners(pod: Object) -> set[str]:
+    """Their UIDs; none of one that somebody made by hand."""
+    return {one["uid"] for one in pod["metadata"].get("ownerReferences", ())}
+
+
+def _but_sequence(state: State) -> list[bytes]:
+    """A service does not fold what says only that its subject is renewed."""
+    return [*FORM.lines(state)][1:]
