@@ -3,6 +3,7 @@
 python -m tests.simulation faults --seeds 1000 [--from K]       run seeds; without --from, behind those that were counted
 python -m tests.simulation faults --minutes 8                   as many as are begun within so long, of those asked for
 python -m tests.simulation faults --workload dlrm               over the services of a real cluster, from 0, uncounted
+python -m tests.simulation faults --workload federated          a federator over two such clusters, from 0, uncounted
 python -m tests.simulation replay SEED [--steps … --faults …]   one history, or some of it
 python -m tests.simulation plants [NAME …]                      plant bugs, and see how many seeds find each
 """
@@ -24,7 +25,8 @@ if "--plant" in sys.argv:  # before anything of the services is imported
 
 from tests.simulation import counter, shorten
 from tests.simulation.history import history
-from tests.simulation.plan import MIXED, WORKLOADS, Plan, plan
+from tests.simulation.plan import WORKLOADS, Plan, plan
+from tests.simulation.planting import MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 
 SHORTENED = 3
@@ -85,8 +87,9 @@ def _plants(names: list[str], within: int, workers: int) -> int:
     """One line for each: after how many seeds it was found, and by what."""
     missed = 0
     for name in names:
-        first, compared, plant = plants.PLANTS[name].first, plants.PLANTS[name].compared, ("--plant", name)
-        found = run_many(first, within, extra=plant, until_failure=True, workers=workers, compared=compared).failed
+        plant = plants.PLANTS[name]
+        first, compared, extra = plant.first, plant.compared, ("--plant", name, "--workload", plant.workload)
+        found = run_many(first, within, extra=extra, until_failure=True, workers=workers, compared=compared).failed
         missed += not found
         seed = min(found, default=first)
         by = f"{seed - first + 1:4} seeds  {found[seed].violation[:160]}" if found else f"not within {within} seeds"

@@ -303,7 +303,7 @@ FEDERATOR = ("federator",)
 DONE = ("make", "change", "remove")
 """What the federator does to Jobs and PodGroups (`federation.ports`)."""
 SEEN = (*DONE, "list", "get")
-FEDERATED = (
+OF_FEDERATOR = (
     Draw(4, "lost", SEEN, FEDERATOR, for_s=(0.1, 20.0)),
     Draw(6, "late", DONE, FEDERATOR, for_s=(0.5, 20.0)),
     Draw(2, "slow", SEEN, FEDERATOR, for_s=(0.1, 12.0)),
@@ -331,6 +331,7 @@ FEDERATED = (
     Draw(2, "clock jump", slots=FEDERATOR, for_s=(-3_600.0, 3_600.0)),
     Draw(2, "disconnect", slots=FEDERATOR, for_s=(0.05, 5.0)),
     Draw(2, "partition", slots=FEDERATOR, for_s=(0.2, 12.0)),
+    Draw(3, "leaf cut", slots=FEDERATOR, for_s=(0.05, 15.0)),
     Draw(1, "log down", slots=FEDERATOR, for_s=(0.1, 8.0)),
     Draw(1, "power loss", slots=FEDERATOR, for_s=(0.5, 5.0)),
 )

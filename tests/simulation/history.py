@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.simulation.federation.history import Federation
-from tests.simulation.plan import FEDERATED, Plan
+from tests.simulation.plan import Plan
+from tests.simulation.planting import FEDERATED
 from tests.simulation.world import World
 
 History = World | Federation

@@ -21,11 +21,10 @@ from tests.simulation import (
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
 from tests.simulation.federation.training import Training
-from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import DLRM, FEDERATED, LATEST_FROM, MIXED, NEWEST_FROM, WIDER_FROM
 from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
-MIXED, DLRM, FEDERATED = "mixed", "dlrm", "federated"
 WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services, FEDERATED: Training}
 """What users do: a little of everything, the services of a real cluster, or jobs for one of several clusters."""
 
@@ -71,7 +70,7 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
 WIDER, NEWEST, LATEST = (0, 2), (0, 2), (0, 1)
 """Faults of these tables, at least and at most."""
-OF_FEDERATOR = (4, 12)
+OF_FEDERATOR = (5, 14)
 """As above, of federated histories."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
@@ -127,7 +126,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
             return Plan(seed, steps, faults, of)
     if of == FEDERATED:
         source = random.Random(f"{seed}/federator")
-        faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, pace.trouble_s, faulty.FEDERATED)
+        faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, pace.trouble_s, faulty.OF_FEDERATOR)
         return Plan(seed, steps, faults, of)
     for users, drawn in USERS_OF[of].items():
         if seed >= users.FROM:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
+MIXED, DLRM, FEDERATED = "mixed", "dlrm", "federated"
+"""What histories are about (`plan.WORKLOADS`)."""
 COMPARED = 16
 WIDER_FROM = 1_000
 """The first seed of those that may be cramped or one-sided, have PodGroups in use that cannot be read, and an autoscaler
@@ -40,6 +42,7 @@ class Plant(NamedTuple):
     """The seed to begin with: what comes later is about what earlier ones have not."""
     compared: int = COMPARED
     """Every so many seeds, one is run by all processes."""
+    workload: str = MIXED
 
     def changes_of(self, module: str) -> tuple[tuple[str, str], ...]:
         own = self.changes if module == self.module else ()

@@ -20,8 +20,8 @@ import msgspec
 from events.subjects import FEDERATION_ROLES, WRITES
 from services.state.fold import APPLY
 from tests.simulation.history import history
-from tests.simulation.plan import MIXED, Outcome, plan
-from tests.simulation.planting import COMPARED
+from tests.simulation.plan import Outcome, plan
+from tests.simulation.planting import COMPARED, MIXED
 
 WORKERS = 2
 OWN = frozenset[type]().union(*(events for role, events in WRITES.items() if role not in FEDERATION_ROLES))

@@ -8,7 +8,8 @@ from math import inf
 import msgspec
 
 from tests.simulation.history import History, history
-from tests.simulation.plan import MIXED, Plan
+from tests.simulation.plan import Plan
+from tests.simulation.planting import MIXED
 
 TRIES = 200
 _SECTION = re.compile(r"\(((?:7\.\d+|rule \d|section \d)[^()]*)\)")

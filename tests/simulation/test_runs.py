@@ -12,7 +12,8 @@ import pytest
 from tests.simulation import __main__ as command
 from tests.simulation import runner
 from tests.simulation.counter import Counted
-from tests.simulation.plan import MIXED, Outcome, plan
+from tests.simulation.plan import Outcome, plan
+from tests.simulation.planting import MIXED
 from tests.simulation.runner import Seen, Tally, run_many
 
 LAST_LINE = re.compile(r"\d+ seeds, (\d+) violations, \d+\.\d virtual hours, \d+ faults")

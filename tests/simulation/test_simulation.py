@@ -17,8 +17,8 @@ import pytest
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
 from tests.simulation.faults import DRAWS, LATEST, NEWEST, WIDER, Draw
-from tests.simulation.plan import DLRM, EVENTS, FAULTS, Outcome, Plan, plan
-from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, Outcome, Plan, plan
+from tests.simulation.planting import DLRM, FEDERATED, LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -56,6 +56,18 @@ def test_the_services_of_a_trace_hold_up_in_both_modes(first: int) -> None:
         assert sum(outcome.faults.values()) >= FAULTS
         bound[dlrm.mode(outcome.seed)] += outcome.seen["PodBound"]
     assert min(bound[mode] for mode in MODES) > 20
+
+
+@pytest.mark.parametrize("first", range(0, 16, 4))
+def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> None:
+    told: Counter[str] = Counter()
+    for outcome in histories(range(first, first + 4), FEDERATED):
+        again = f"make faults WORKLOAD=federated SEEDS=1 FROM={outcome.seed}"
+        assert not outcome.violation, f"{again}: {outcome.violation}"
+        assert outcome.events >= IN_TROUBLE
+        assert sum(outcome.faults.values()) >= FAULTS
+        told.update(outcome.seen)
+    assert min(told[one] for one in ("JobPlaced", "StopIntended", "RemainsCleared", "GangPermitted")) > 0
 
 
 def test_each_service_of_the_trace_comes_in_its_turn_and_in_both_modes() -> None:
@@ -132,7 +144,7 @@ def test_a_history_without_faults_is_shortened_to_nothing_more_than_fails(monkey
             both = all(chosen.steps[index] in self.plan.steps for _, index in culprits)
             return Outcome(0, violation="Violation: something (7.1)" if both else "")
 
-    monkeypatch.setattr(shorten, "World", World)
+    monkeypatch.setattr(shorten, "history", World)
     items, _ = shorten.shorten(chosen, "Violation: something else (7.1)", 1_000.0)
     assert items == culprits
     assert shorten.command(chosen, items).endswith("replay 0 --steps 3,17 --faults none")
@@ -153,7 +165,7 @@ def test_a_history_that_fails_with_no_less_is_replayed_with_all_that_it_takes(
             fails = chosen.steps[-1] in self.plan.steps if behind else not self.plan.exact
             return Outcome(0, violation="Violation: something (7.1)" if fails else "")
 
-    monkeypatch.setattr(shorten, "World", World)
+    monkeypatch.setattr(shorten, "history", World)
     items, world = shorten.shorten(chosen, "Violation: something (7.1)", chosen.steps[0].at_s)
     last = len(chosen.steps) - 1
     assert items == ([("step", last)] if behind else None)

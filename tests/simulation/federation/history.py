@@ -128,7 +128,8 @@ class Federation:
         outcome.events = self.witness.events + sum(one.events for one in parts)
         outcome.commits = len(self.witness.commits) + sum(one.commits for one in parts)
         outcome.virtual_s = self.loop.now_s - START_S
-        outcome.faults = dict(sum((Counter(one.faults) for one in parts), self.faults.hits))
+        own = Counter({f"federator's {name}": times for name, times in self.faults.hits.items()})
+        outcome.faults = dict(sum((Counter(one.faults) for one in parts), own))
         outcome.seen = dict(sum((Counter(one.seen) for one in parts), Counter(self.witness.seen)))
         outcome.tried = dict(sum((Counter(one.tried) for one in parts), self.count))
 
@@ -207,8 +208,15 @@ class Federation:
             return
         if fault.on:
             self.faults.arm(fault)
-        elif strikes.strike(self, fault):  # type: ignore[arg-type]
+        elif self._cut(fault) if fault.kind == "leaf cut" else strikes.strike(self, fault):  # type: ignore[arg-type]
             self.faults.hits[fault.name] += 1
+
+    def _cut(self, fault: Fault) -> bool:
+        """Who is there does not reach the members' own logs for a while."""
+        links = [link for process in self.supervisor.alive() for link in process.elsewhere]
+        for link in links:
+            link.break_until(self.loop.now_s + fault.for_s)
+        return bool(links)
 
     def _take(self, step: Step) -> None:
         source = random.Random(step.number)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 NAME = "fed"
 """Of the federation."""
+PHASES = (gangs.HELD, gangs.RELEASED, gangs.STOPPED)
+"""Of a Job, in their order."""
 
 
 class Witness:
@@ -74,6 +76,9 @@ class Witness:
         uid = run_of(job)
         if change.type == "ADDED" and not job["spec"].get("suspend"):
             raise Violation(f"{name_of(job)} on {member.alias} is made, and not held (R16)")
+        if before is not None and _phase(job) < _phase(before.object):
+            was, now = PHASES[_phase(before.object)], PHASES[_phase(job)]
+            raise Violation(f"{name_of(job)} on {member.alias} was {was}, and is {now} again (R16)")
         let_go = _suspended(before) and not job["spec"].get("suspend")
         if let_go and uid not in self.accepted:
             raise Violation(f"{name_of(job)} on {member.alias} is let go, and no log has {uid} (R16)")
@@ -191,6 +196,11 @@ def is_over(member: Member, uid: str) -> bool:
     return not of_run or any(
         one["type"] in ends for job in of_run for one in (job.get("status") or {}).get("conditions") or ()
     )
+
+
+def _phase(job: Object) -> int:
+    """How far its run is: that never goes back."""
+    return PHASES.index(job["metadata"]["annotations"][gangs.PHASE])
 
 
 def _suspended(entry: Any) -> bool:

@@ -1,0 +1,73 @@
+"""Planted bugs of what stands between the federator and its clusters: found by federated histories alone."""
+
+from __future__ import annotations
+
+from tests.simulation.planting import FEDERATED, Plant
+
+KUBERNETES, GANG_JOBS = "services.federator.backends.kubernetes", "services.kubernetes.gang_jobs"
+GANGS, LEAF = "services.federator.backends.gangs", "services.federator.backends.leaf"
+
+
+def _plant(what: str, module: str, *changes: tuple[str, str]) -> Plant:
+    return Plant(what, module, changes, workload=FEDERATED)
+
+
+PLANTS: dict[str, Plant] = {
+    "made to run": _plant(
+        "a submission is not held, so that it runs before its UID is in the log",
+        GANGS,
+        ('        "suspend": True,\n', '        "suspend": False,\n'),
+    ),
+    "release whatever it is": _plant(
+        "a release lets a Job go whatever stands in it: also one that was stopped meanwhile, or another of its name",
+        GANG_JOBS,
+        (
+            "        await self._patch(name, [*tests, told, run], JSON_PATCH)",
+            "        await self._patch(name, [told, run], JSON_PATCH)",
+        ),
+    ),
+    "stop whoever has the name": _plant(
+        "a stop ends whatever run has the name by now",
+        GANG_JOBS,
+        (
+            '        metadata = {"uid": uid, "annotations": annotations}\n',
+            '        metadata = {"annotations": annotations}\n',
+        ),
+    ),
+    "clear whoever has the name": _plant(
+        "what is left of a run is deleted by its name, whatever run that is by now",
+        GANG_JOBS,
+        ('{"preconditions": {"uid": uid}, "propagationPolicy"', '{"propagationPolicy"'),
+    ),
+    "in doubt is not sent": _plant(
+        "a submission without an answer counts as one that never left",
+        KUBERNETES,
+        ("if error.sent else NotSent(", "if False else NotSent("),
+    ),
+    "stop of the first alone": _plant(
+        "of a run of several Jobs the others are not stopped",
+        KUBERNETES,
+        ("            await self._suspend(await self._others(uid))\n", ""),
+    ),
+    "rest of a run that is over": _plant(
+        "when one of several Jobs has ended the run, nobody ends the rest",
+        KUBERNETES,
+        ("            await self._conclude(one)\n", "            pass\n"),
+    ),
+    "nobody's group": _plant(
+        "what a release makes does not belong to the first Job, and stays when that goes",
+        GANGS,
+        ('metadata | {"labels": labels, "ownerReferences": [reference]}', 'metadata | {"labels": labels}'),
+        ('    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": first, "uid": uid}\n', ""),
+    ),
+    "vouched for unseen": _plant(
+        "a cluster's log vouches for the last list, whatever it has told since",
+        LEAF,
+        ("and not runs_of(self._told, watched)", ""),
+    ),
+    "vouched for in passing": _plant(
+        "a cluster's log vouches for a list that showed a run on its way",
+        LEAF,
+        ("        return self._unsettled.isdisjoint(watched.values()) and", "        return"),
+    ),
+}
