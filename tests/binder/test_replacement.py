@@ -183,7 +183,7 @@ def test_a_node_that_is_gone_has_no_room_to_keep() -> None:
     assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["GangGone"]
 
 
-def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
+def test_a_nomination_on_a_node_that_goes_meanwhile_keeps_no_room() -> None:
     world, uids = running()
     (node,) = world.where(uids[1])
     fail(world, uids[1], "deleted")
@@ -192,9 +192,10 @@ def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
     basis, decided = world.state.sequence, list(decide_now(world.state))
     world.facts(ev.NodeDeleted(name=node, uid=f"uid-{node}"))
     world.append("binder", decided, cause="decide", basis=basis)
-    assert world.state.ignored == {"RoomNominated": 1}
-    assert not world.state.claims.get(uids[1])
+    assert replacement_key(uids[1]) not in world.state.claims
     assert (world.state.lost, world.judge()) == ({}, [])
+    world.pass_s(31)
+    assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["Expired"]
 
 
 def test_a_replacement_goes_where_a_node_is_left() -> None:
