@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import HostPort, Taint
+from events.objects import ClassRoom, HostPort, Taint
 from tests.binder.failing import FAILURES, fail, running
 from tests.world import World, of_type, refusals
 
@@ -250,3 +250,29 @@ def test_pods_that_start_one_by_one_leave_the_room_of_another_class_alone(mode: 
     new = {"uid": "new", "name": "new", "scheduling_class": world.scheduling_class(cpu=0.5), "node": ""}
     world.facts(msgspec.structs.replace(fact, **new, status="pending", resource_version=world.version()))
     assert [type(event) for event in world.plan()] == placed
+
+
+@pytest.mark.parametrize("reserved", ["n1", "n2"])
+def test_what_is_kept_from_its_further_pods_is_nobodys_either_before_the_binder_gives_it_back(reserved: str) -> None:
+    """Room reserved for another gang was taken off the lent room while these were placed, and given back behind that: the
+    other was proposed where there was none, and set aside as if planner and binder disagreed."""
+    world, uids = running()
+    digest = world.scheduling_class()
+    world.pod("other-0", "other", minimum=1)
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    room = (ClassRoom(digest, {reserved: 1}),)
+    world.append("planner.a", [ev.RoomRequested(group="default/other", room=room)], cause="by hand")
+    assert of_type(world.judge(), ev.RoomReserved)
+    stays = next(uid for uid in uids if world.where(uid) == ["n0"])
+    for uid in uids:
+        if uid != stays:
+            fail(world, uid, "deleted")
+    assert len(of_type(world.judge(), ev.RoomNominated)) == 2
+    world.pod(stays, "train", minimum=2, node="n0")
+    for name in ("train-new", "train-more"):
+        world.pod(name, "train", minimum=2, cpu=0.5)
+    world.pass_s(2)
+    world.plan()
+    verdicts = world.judge()
+    assert of_type(verdicts, ev.GangPermitted)
+    assert not of_type(verdicts, ev.DisagreementDetected)
