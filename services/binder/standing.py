@@ -103,10 +103,10 @@ class Standing:
         if not ours:
             return
         arriving = self._arriving()
-        meant = [(only_task(self.state, one), one) for one in ours if (one.node, one.scheduling_class) in arriving]
+        meant = [(only_task(self.state, one), one) for one in ours if _whose(one) in arriving]
         spent = []
         for only, nomination in sorted(meant, key=lambda one: not one[0]):  # first what is one task's alone
-            of_class = arriving[nomination.node, nomination.scheduling_class]
+            of_class = arriving[_whose(nomination)]
             task = next((task for task, pods in of_class.items() if pods and only in ("", task)), None)
             if task is not None:
                 of_class[task] -= 1
@@ -114,14 +114,14 @@ class Standing:
                 spent.append(nomination)
         self.spent = spent
 
-    def _arriving(self) -> dict[tuple[str, str], Counter[str]]:
-        """The proposal's pods: (node, class) → task → how many."""
-        arriving: dict[tuple[str, str], Counter[str]] = {}
+    def _arriving(self) -> dict[tuple[str, str, str], Counter[str]]:
+        """The proposal's pods: (gang, node, class) → task → how many. Another gang of the group may have some there."""
+        arriving: dict[tuple[str, str, str], Counter[str]] = {}
         for assignment in chain(self.required, self.optional):
             for uid in assignment.pods:
                 pod = self.state.pods.get(uid)
                 if pod is not None:
-                    of_class = arriving.setdefault((assignment.node, pod.fact.scheduling_class), Counter())
+                    of_class = arriving.setdefault((pod.gang, assignment.node, pod.fact.scheduling_class), Counter())
                     of_class[task_of(pod.fact)] += 1
         return arriving
 
@@ -280,3 +280,8 @@ class Standing:
     def _node_takes(self, node: str, info: ClassInfo) -> bool:
         row = self.state.table.rows.get(node)
         return row is not None and not info.fact.unsupported and fits.admits(self.state.table, info, row)
+
+
+def _whose(nomination: Nomination) -> tuple[str, str, str]:
+    """Of which gang's pods it is, where, and of which class."""
+    return nomination.gang, nomination.node, nomination.scheduling_class
