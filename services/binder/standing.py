@@ -81,6 +81,12 @@ class Standing:
         """Whether each would have it with what stands of what is held, and all that is required."""
         return quorum.reached(self.state, self.group, chain(self.good, self.required))
 
+    def has_minimums(self) -> bool:
+        """Whether each has its minimum then, also one whose rules are off: nothing need be kept for it any more."""
+        return self.would_reach() and quorum.whole(
+            self.state, self.group, chain(self.good, self.required, self.optional)
+        )
+
     def failure(self) -> Fault | None:
         """Why the whole proposal is refused; None where it is not: some of it stands, or only optional pods do not, and
         the group starts without them."""
@@ -93,7 +99,7 @@ class Standing:
         the gang's pods may be when a member fails elsewhere; or because it would lack its minimum with these, as when
         something that it held elsewhere is broken."""
         there = [one for one in nominations.of_failed_members(self.state, self.group) if one.node == node]
-        return any(only_task(self.state, one) for one in there) or (bool(there) and not self.would_reach())
+        return any(only_task(self.state, one) for one in there) or (bool(there) and not self.has_minimums())
 
     # -------------------------------------------------------------------------------------------------- nominated room
 
@@ -129,7 +135,7 @@ class Standing:
         """Give pods of another class the rest of the room that is kept for their gang where they go: replacements may ask
         for something else, as in a rollout. Only where all of the group has its minimum then: nothing need be kept for it
         any more. Whether room is what the first of them lacks, and there was any."""
-        if self.fault is None or self.fault.reason not in ABOUT_ROOM or not self.would_reach():
+        if self.fault is None or self.fault.reason not in ABOUT_ROOM or not self.has_minimums():
             return False
         nodes, known = {one.node for one in chain(self.required, self.optional)}, {one.uid for one in self.spent}
         ours = nominations.of_failed_members(self.state, self.group)

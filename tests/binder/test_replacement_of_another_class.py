@@ -276,3 +276,37 @@ def test_what_is_kept_from_its_further_pods_is_nobodys_either_before_the_binder_
     verdicts = world.judge()
     assert of_type(verdicts, ev.GangPermitted)
     assert not of_type(verdicts, ev.DisagreementDetected)
+
+
+def satisfied_once(cpu: float) -> World:
+    """A gang of Koordinator's that started, whose rules are off: it filled its node, two of its pods went, one came."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.koordinator("default/train", 4, 4)
+    world.settle()
+    for uid in ("train-0", "train-1"):
+        world.deleted(uid)
+        world.judge()
+    said = world.state.gangs["default/train"].declaration
+    world.pod("new", "train", dialect="koordinator/v1alpha1", declared=said, cpu=cpu)
+    return world
+
+
+def test_a_gang_whose_rules_are_off_goes_where_it_was_too() -> None:
+    """Koordinator's default: nothing must start together any more, and what is kept is kept for it all the same."""
+    world = satisfied_once(0.5)
+    said = world.state.gangs["default/train"].declaration
+    world.pod("more", "train", dialect="koordinator/v1alpha1", declared=said, cpu=1.25)
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where("new", "more", "stranger") == ["n0", "n0", ""]
+    assert not world.state.nominations
+
+
+def test_but_not_before_it_has_its_minimum_with_that() -> None:
+    world = satisfied_once(1.5)
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    world.propose("default/train", {}, {"new": "n0"})
+    (permit,) = world.judge()
+    assert (permit.bindings, permit.dropped) == ((), ("new",))
+    assert list(world.state.nominations) == ["train-0", "train-1"]
