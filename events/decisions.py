@@ -271,6 +271,7 @@ class RoomNominated(Decision, frozen=True):
     pod: str
     """The UID of the member that failed; the nominated claim is held under it."""
     node: str
+    """Empty: its room is gone, as when its node is, and a replacement has only the time to find another."""
     waiting_ms: int
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from events.objects import NodeAssignment
+from services.binder.rules.coscheduling import permit
 from services.binder.rules.koordinator import gang_group
+from services.binder.rules.volcano import task_minimums
 from services.state import membership
 from services.state.fold import State
 from services.state.records import Group
@@ -16,16 +18,29 @@ from services.state.records import Group
 
 def reached(state: State, group: Group, assignments: Iterable[NodeAssignment]) -> bool:
     """Whether each gang of the group has its minimum with these."""
-    if not group.gangs:
-        return True
+    return not group.gangs or gang_group.all_reached(state, group, _by_gang(state, group, assignments))
+
+
+def whole(state: State, group: Group, assignments: Iterable[NodeAssignment]) -> bool:
+    """Whether each gang whose rules are off has its minimum with these: it may start without, and lacks pods then."""
+    free = [gang for key in group.gangs if membership.rules_off(gang := state.gangs[key])]
+    assumed = _by_gang(state, group, assignments) if free else {}
+    return all(
+        permit.quorum(state, gang, len(assumed[gang.key])) and task_minimums.reached(state, gang, assumed[gang.key])
+        for gang in free
+    )
+
+
+def _by_gang(state: State, group: Group, assignments: Iterable[NodeAssignment]) -> dict[str, list[str]]:
+    """Gang → UIDs of its pods among these."""
     pods = state.pods
-    assumed: dict[str, list[str]] = {key: [] for key in group.gangs}
+    found: dict[str, list[str]] = {key: [] for key in group.gangs}
     for assignment in assignments:
         for uid in assignment.pods:
             pod = pods.get(uid)
-            if pod is not None and pod.gang in assumed:
-                assumed[pod.gang].append(uid)
-    return gang_group.all_reached(state, group, assumed)
+            if pod is not None and pod.gang in found:
+                found[pod.gang].append(uid)
+    return found
 
 
 def split_free(

@@ -35,15 +35,17 @@ def _broken(state: State, gang: Gang, task: str) -> bool:
 
 
 def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
-    """For each member that was lost: its room is nominated, or there is nobody to keep it for."""
+    """For each member that was lost: its room is nominated, or there is nobody to keep it for. Where there is no room to
+    keep, as its node is gone, too, a replacement has the same time to find another before the rest is evicted."""
     decided: list[AboutRoom] = []
-    hold_ms = policy.replacement_hold_ms
+    hold_ms, evict = policy.replacement_hold_ms, policy.replacement_policy == "evict"
     for lost in islice(state.lost.values(), policy.cycle_pods):
         info = state.table.classes[lost.scheduling_class]
         gang = state.gangs.get(lost.gang)
         wanted = lost.uid not in state.claims and gang is not None and _broken(state, gang, lost.task)
-        if wanted and bench.take_one(lost.node, info):
-            decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=lost.node, waiting_ms=hold_ms))
+        node = lost.node if wanted and bench.take_one(lost.node, info) else ""
+        if node or (wanted and evict):
+            decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=node, waiting_ms=hold_ms))
         else:
             decided.append(ev.NominationEnded(gang=lost.gang, pod=lost.uid, reason="GangGone"))
     return decided
@@ -80,6 +82,7 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
 
 
 def _evictions(state: State, gang: Gang) -> list[AboutRoom]:
+    """Of all that run, or are to: who is being bound just now would stay behind, and nobody would look again."""
     reason = f"gang {gang.key} stayed below its minimum and its policy is evict"
     return [
         ev.EvictionIntended(
@@ -90,5 +93,5 @@ def _evictions(state: State, gang: Gang) -> list[AboutRoom]:
             reason=reason,
         )
         for uid in gang.members
-        if (pod := state.pods[uid]).status == BOUND and uid not in state.evictions
+        if ((pod := state.pods[uid]).status == BOUND or uid in state.permitted) and uid not in state.evictions
     ]

@@ -81,6 +81,12 @@ class Standing:
         """Whether each would have it with what stands of what is held, and all that is required."""
         return quorum.reached(self.state, self.group, chain(self.good, self.required))
 
+    def has_minimums(self) -> bool:
+        """Whether each has its minimum then, also one whose rules are off: nothing need be kept for it any more."""
+        return self.would_reach() and quorum.whole(
+            self.state, self.group, chain(self.good, self.required, self.optional)
+        )
+
     def failure(self) -> Fault | None:
         """Why the whole proposal is refused; None where it is not: some of it stands, or only optional pods do not, and
         the group starts without them."""
@@ -93,7 +99,7 @@ class Standing:
         the gang's pods may be when a member fails elsewhere; or because it would lack its minimum with these, as when
         something that it held elsewhere is broken."""
         there = [one for one in nominations.of_failed_members(self.state, self.group) if one.node == node]
-        return any(only_task(self.state, one) for one in there) or (bool(there) and not self.would_reach())
+        return any(only_task(self.state, one) for one in there) or (bool(there) and not self.has_minimums())
 
     # -------------------------------------------------------------------------------------------------- nominated room
 
@@ -103,10 +109,10 @@ class Standing:
         if not ours:
             return
         arriving = self._arriving()
-        meant = [(only_task(self.state, one), one) for one in ours if (one.node, one.scheduling_class) in arriving]
+        meant = [(only_task(self.state, one), one) for one in ours if _whose(one) in arriving]
         spent = []
         for only, nomination in sorted(meant, key=lambda one: not one[0]):  # first what is one task's alone
-            of_class = arriving[nomination.node, nomination.scheduling_class]
+            of_class = arriving[_whose(nomination)]
             task = next((task for task, pods in of_class.items() if pods and only in ("", task)), None)
             if task is not None:
                 of_class[task] -= 1
@@ -114,14 +120,14 @@ class Standing:
                 spent.append(nomination)
         self.spent = spent
 
-    def _arriving(self) -> dict[tuple[str, str], Counter[str]]:
-        """The proposal's pods: (node, class) → task → how many."""
-        arriving: dict[tuple[str, str], Counter[str]] = {}
+    def _arriving(self) -> dict[tuple[str, str, str], Counter[str]]:
+        """The proposal's pods: (gang, node, class) → task → how many. Another gang of the group may have some there."""
+        arriving: dict[tuple[str, str, str], Counter[str]] = {}
         for assignment in chain(self.required, self.optional):
             for uid in assignment.pods:
                 pod = self.state.pods.get(uid)
                 if pod is not None:
-                    of_class = arriving.setdefault((assignment.node, pod.fact.scheduling_class), Counter())
+                    of_class = arriving.setdefault((pod.gang, assignment.node, pod.fact.scheduling_class), Counter())
                     of_class[task_of(pod.fact)] += 1
         return arriving
 
@@ -129,7 +135,7 @@ class Standing:
         """Give pods of another class the rest of the room that is kept for their gang where they go: replacements may ask
         for something else, as in a rollout. Only where all of the group has its minimum then: nothing need be kept for it
         any more. Whether room is what the first of them lacks, and there was any."""
-        if self.fault is None or self.fault.reason not in ABOUT_ROOM or not self.would_reach():
+        if self.fault is None or self.fault.reason not in ABOUT_ROOM or not self.has_minimums():
             return False
         nodes, known = {one.node for one in chain(self.required, self.optional)}, {one.uid for one in self.spent}
         ours = nominations.of_failed_members(self.state, self.group)
@@ -280,3 +286,8 @@ class Standing:
     def _node_takes(self, node: str, info: ClassInfo) -> bool:
         row = self.state.table.rows.get(node)
         return row is not None and not info.fact.unsupported and fits.admits(self.state.table, info, row)
+
+
+def _whose(nomination: Nomination) -> tuple[str, str, str]:
+    """Of which gang's pods it is, where, and of which class."""
+    return nomination.gang, nomination.node, nomination.scheduling_class

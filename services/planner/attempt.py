@@ -15,7 +15,7 @@ from services.planner import limits
 from services.planner.demand import Demand, Need, Order, Part
 from services.planner.placement import Placed, split
 from services.state import commits
-from services.state.records import Group, Reservation
+from services.state.records import Gang, Group, Reservation
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
@@ -73,6 +73,11 @@ class Attempt:
     def found(self) -> int:
         """Pods that have a node."""
         return sum(self.used)
+
+    def placed_of(self, gang: Gang, task: str) -> int:
+        """Pods of the gang, or of a task of it, that have a node."""
+        of = (index for index, part in enumerate(self.parts) if part.gang == gang.key and task in ("", part.task))
+        return sum(self.used[index] for index in of)
 
     @property
     def unplaced(self) -> Part:

@@ -64,8 +64,8 @@ class Demand(NamedTuple):
 
     @property
     def together(self) -> bool:
-        """Whether the group needs something, and all that it needs together."""
-        return bool(self.needs) and all(need.together for need in self.needs)
+        """Whether the group needs all that it needs together."""
+        return all(need.together for need in self.needs)
 
     def tried(self, table: NodeTable) -> Iterator[Order]:
         """The orders, and where none of them will do that in which those go first that the fewest nodes take: neither the

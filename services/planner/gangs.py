@@ -173,7 +173,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         if attempt.found > best:
             best, why = attempt.found, cycle.why_not(attempt.unplaced.info)
         yield from attempt.undo()
-    if demand.left and demand.together and (yield from _place_where_others_were(cycle, group, demand)):
+    if demand.left and demand.together and (yield from _place_where_others_were(cycle, group, demand, rolls)):
         return None
     if (reservation := cycle.state.reservations.get(group.key)) is not None:
         attempt = Attempt(cycle, group, demand, demand.orders[0], reservation)
@@ -191,23 +191,37 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     return Refusal("InsufficientRoom", detail, needed, best, why)
 
 
-def _place_where_others_were(cycle: Cycle, group: Group, demand: Demand) -> Generator[None, None, bool]:
+def _place_where_others_were(
+    cycle: Cycle, group: Group, demand: Demand, rolls: list[Roll]
+) -> Generator[None, None, bool]:
     """Propose a node for all that the group needs, if the room that is kept for it is there for whatever its pods ask for
     by now: replacements may ask for something else, as in a rollout. Whether it was proposed.
 
-    With less than all of that it has to be left alone: it is another task's, or another gang's. The binder judges alike.
+    With less than all of that it has to be left alone: it is another task's, or another gang's; so it has where rules are
+    off, and nothing is needed before the others may start. The binder judges alike.
     What these pods leave of it stays kept from those that come behind: they may be judged first, or this be refused.
     """
     proposed = False
+    cycle.kept.show(group)
     loan = cycle.room.lend(demand.left)
     for order in demand.tried(cycle.state.table):
         attempt = Attempt(cycle, group, demand, order)
-        if (yield from attempt.place()):
+        if (yield from attempt.place()) and len(rolls) == len(group.gangs) and _have_minimums(attempt, rolls):
             proposed = (yield from attempt.propose()) is None
             break
         yield from attempt.undo()
+    cycle.kept.show(group)  # as when it was lent: what is reserved for others, or not, is compared otherwise
     cycle.room.keep_again(loan)
     return proposed
+
+
+def _have_minimums(attempt: Attempt, rolls: list[Roll]) -> bool:
+    """Whether each gang, and each of its tasks, has its minimum with what was placed."""
+    return all(
+        quota.have + attempt.placed_of(roll.gang, quota.task) >= quota.minimum
+        for roll in rolls
+        for quota in roll.quotas
+    )
 
 
 def _ask_for_room(cycle: Cycle, group: Group, demand: Demand) -> Generator[None, None, str]:

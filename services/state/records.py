@@ -164,6 +164,7 @@ class Nomination(msgspec.Struct, gc=False):
     uid: str
     gang: str
     node: str
+    """Empty: there is no room to keep, only the time."""
     scheduling_class: str
     due: bool = False
     task: str = ""

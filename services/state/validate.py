@@ -166,8 +166,9 @@ def _claims_have_their_pods(state: State) -> None:
     require(sorted(permitted) == sorted(state.permitted), "open intents and permitted claims differ (rule 5)")
     for uid in state.marks:
         require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
-    for uid in state.nominations:
-        require(replacement_key(uid) in state.claims, f"nomination {uid} holds no room")
+    for uid, nomination in state.nominations.items():
+        holds = replacement_key(uid) in state.claims
+        require(holds == bool(nomination.node), f"nomination {uid} holds no room, or other room than it says")
     require(nominations.counted(state) == state.kept_for, "room is nominated for members of other gangs")
 
 

@@ -228,15 +228,16 @@ def hold_stands(state: State, key: str) -> bool:
 
 def nominated(state: State, event: ev.RoomNominated) -> None:
     """The failed member's room is held under a key of its own, so that no stranger takes it: a member that was refused
-    by admission is still there and may be proposed again."""
+    by admission is still there and may be proposed again. On a node that is gone there is none, and only time runs."""
     lost = state.lost.get(event.pod)
-    if lost is None or event.node not in state.nodes or event.pod in state.claims or event.pod in state.nominations:
+    if lost is None or event.pod in state.claims or event.pod in state.nominations:
         pods.answered(state, event.pod)
         state.ignore(event)
         return
-    kept = Nomination(event.pod, event.gang, event.node, lost.scheduling_class, task=lost.task)
+    node = event.node if event.node in state.nodes else ""
+    kept = Nomination(event.pod, event.gang, node, lost.scheduling_class, task=lost.task)
     nominations.nominate(state, kept)
-    pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, event.node, event.gang)
+    pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, node, event.gang)
     pods.answered(state, event.pod)
     set_deadline(state.clock("binder"), NOMINATION, event.pod, event.waiting_ms)
     group = state.groups.get(state.gangs[event.gang].group) if event.gang in state.gangs else None

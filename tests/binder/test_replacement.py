@@ -90,6 +90,28 @@ def test_nor_does_another_gang_of_the_same_group() -> None:
     assert world.where("a-0", "b-2") == [node, ""]
 
 
+def test_nor_one_that_finds_a_place_beside_it_on_the_same_node() -> None:
+    """The room counted as taken, and was a stranger's before the replacement came."""
+    world = World()
+    world.node("n0", cpu=5)
+    group = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2, group)
+    world.koordinator("default/b", 2, 2, group)
+    world.settle()
+    world.deleted("a-0")
+    world.judge()
+    world.koordinator("default/b", 3, 2, group)
+    world.settle()
+    assert world.where("b-2") == ["n0"]
+    assert list(world.state.nominations) == ["a-0"]
+    world.pod("stranger", priority=1)
+    world.settle()
+    world.koordinator("default/a", 1, 2, group)
+    world.pass_s(2)
+    world.settle()
+    assert world.where("a-0") == ["n0"]
+
+
 def test_one_replacement_spends_the_room_of_one() -> None:
     world = World()
     world.node("n0", cpu=4)
@@ -183,7 +205,7 @@ def test_a_node_that_is_gone_has_no_room_to_keep() -> None:
     assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["GangGone"]
 
 
-def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
+def test_a_nomination_on_a_node_that_goes_meanwhile_keeps_no_room() -> None:
     world, uids = running()
     (node,) = world.where(uids[1])
     fail(world, uids[1], "deleted")
@@ -192,9 +214,10 @@ def test_a_nomination_on_a_node_that_goes_meanwhile_is_inert() -> None:
     basis, decided = world.state.sequence, list(decide_now(world.state))
     world.facts(ev.NodeDeleted(name=node, uid=f"uid-{node}"))
     world.append("binder", decided, cause="decide", basis=basis)
-    assert world.state.ignored == {"RoomNominated": 1}
-    assert not world.state.claims.get(uids[1])
+    assert replacement_key(uids[1]) not in world.state.claims
     assert (world.state.lost, world.judge()) == ({}, [])
+    world.pass_s(31)
+    assert [event.reason for event in of_type(world.judge(), ev.NominationEnded)] == ["Expired"]
 
 
 def test_a_replacement_goes_where_a_node_is_left() -> None:

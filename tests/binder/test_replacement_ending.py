@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 import events as ev
 from events.policy import DEFAULT_POLICY
+from services.binder.core import decide_now
 from services.state.deadlines import SWEPT_AFTER
+from services.state.records import NOMINATED
 from tests.binder.failing import fail, running
 from tests.world import World, of_type
 
@@ -43,6 +46,62 @@ def test_when_the_time_is_over_evict_evicts_the_rest() -> None:
     done = [ev.PodEvicted(uid=uid, namespace="default", name=uid) for uid in (uids[0], uids[2])]
     world.append("binder", done, cause="outcome")
     assert not world.state.evictions
+
+
+def test_the_rest_is_also_who_is_being_bound_just_then() -> None:
+    """A webhook may keep a binding waiting for longer than room is kept: bound behind that, the pod would stay alone."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", replacement_hold_ms=30_000)
+    world = World(policy)
+    for node in ("n0", "n1"):
+        world.node(node, cpu=1)
+    fails, late = world.gang("train", 2, 2)
+    world.plan()
+    world.judge()
+    world.assigned(fails, world.state.claims[fails].node)
+    fail(world, fails, "deleted")
+    world.judge()
+    world.pass_s(31)
+    assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [late]
+    world.bind()
+    assert world.judge() == []
+
+
+@pytest.mark.parametrize("how", ["node gone", "node goes meanwhile", "room taken"])
+def test_without_room_to_keep_a_replacement_has_the_same_time(how: str) -> None:
+    """A node that failed is mostly deleted before its pods are: then nobody was ever evicted, and the rest stayed."""
+    world, uids = running("evict")
+    (node,) = world.where(uids[1])
+    gone = ev.NodeDeleted(name=node, uid=f"uid-{node}")
+    if how == "node gone":
+        world.facts(gone)
+    elif how == "room taken":
+        world.pod("stranger", node=node, candidate=False)
+    fail(world, uids[1], "deleted")
+    basis, decided = world.state.sequence, decide_now(world.state)
+    if how == "node goes meanwhile":
+        world.facts(gone)
+    world.append("binder", decided, cause="decide", basis=basis)
+    assert world.judge() == []
+    assert not [claim for claim in world.state.claims.values() if claim.stage == NOMINATED]
+    world.pass_s(29)
+    assert world.judge() == []
+    world.pass_s(2)
+    assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [uids[0], uids[2]]
+
+
+def test_a_replacement_that_finds_a_place_elsewhere_in_that_time_saves_its_gang() -> None:
+    world, uids = running("evict")
+    (node,) = world.where(uids[1])
+    world.facts(ev.NodeDeleted(name=node, uid=f"uid-{node}"))
+    fail(world, uids[1], "deleted")
+    world.judge()
+    world.node("spare", cpu=1)
+    world.pod("train-new", "train", minimum=3)
+    world.settle()
+    assert world.where("train-new") == ["spare"]
+    assert not world.state.nominations
+    world.pass_s(31)
+    assert world.judge() == []
 
 
 def proposed_in_time(world: World, uids: list[str]) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import HostPort, Taint
+from events.objects import ClassRoom, HostPort, Taint
 from tests.binder.failing import FAILURES, fail, running
 from tests.world import World, of_type, refusals
 
@@ -250,3 +250,63 @@ def test_pods_that_start_one_by_one_leave_the_room_of_another_class_alone(mode: 
     new = {"uid": "new", "name": "new", "scheduling_class": world.scheduling_class(cpu=0.5), "node": ""}
     world.facts(msgspec.structs.replace(fact, **new, status="pending", resource_version=world.version()))
     assert [type(event) for event in world.plan()] == placed
+
+
+@pytest.mark.parametrize("reserved", ["n1", "n2"])
+def test_what_is_kept_from_its_further_pods_is_nobodys_either_before_the_binder_gives_it_back(reserved: str) -> None:
+    """Room reserved for another gang was taken off the lent room while these were placed, and given back behind that: the
+    other was proposed where there was none, and set aside as if planner and binder disagreed."""
+    world, uids = running()
+    digest = world.scheduling_class()
+    world.pod("other-0", "other", minimum=1)
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    room = (ClassRoom(digest, {reserved: 1}),)
+    world.append("planner.a", [ev.RoomRequested(group="default/other", room=room)], cause="by hand")
+    assert of_type(world.judge(), ev.RoomReserved)
+    stays = next(uid for uid in uids if world.where(uid) == ["n0"])
+    for uid in uids:
+        if uid != stays:
+            fail(world, uid, "deleted")
+    assert len(of_type(world.judge(), ev.RoomNominated)) == 2
+    world.pod(stays, "train", minimum=2, node="n0")
+    for name in ("train-new", "train-more"):
+        world.pod(name, "train", minimum=2, cpu=0.5)
+    world.pass_s(2)
+    world.plan()
+    verdicts = world.judge()
+    assert of_type(verdicts, ev.GangPermitted)
+    assert not of_type(verdicts, ev.DisagreementDetected)
+
+
+def satisfied_once(cpu: float) -> World:
+    """A gang of Koordinator's that started, whose rules are off: it filled its node, two of its pods went, one came."""
+    world = World()
+    world.node("n0", cpu=4)
+    world.koordinator("default/train", 4, 4)
+    world.settle()
+    for uid in ("train-0", "train-1"):
+        world.deleted(uid)
+        world.judge()
+    said = world.state.gangs["default/train"].declaration
+    world.pod("new", "train", dialect="koordinator/v1alpha1", declared=said, cpu=cpu)
+    return world
+
+
+def test_a_gang_whose_rules_are_off_goes_where_it_was_too() -> None:
+    """Koordinator's default: nothing must start together any more, and what is kept is kept for it all the same."""
+    world = satisfied_once(0.5)
+    said = world.state.gangs["default/train"].declaration
+    world.pod("more", "train", dialect="koordinator/v1alpha1", declared=said, cpu=1.25)
+    world.pod("stranger", priority=100)
+    world.settle()
+    assert world.where("new", "more", "stranger") == ["n0", "n0", ""]
+    assert not world.state.nominations
+
+
+def test_but_not_before_it_has_its_minimum_with_that() -> None:
+    world = satisfied_once(1.5)
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    world.propose("default/train", {}, {"new": "n0"})
+    (permit,) = world.judge()
+    assert (permit.bindings, permit.dropped) == ((), ("new",))
+    assert list(world.state.nominations) == ["train-0", "train-1"]
