@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import events as ev
+
 EXAMPLE = """
 protocolVersion: super-2
 name: mc-job-name
@@ -55,6 +57,23 @@ def plugin(document: dict[str, Any]) -> dict[str, Any]:
     extras = document.get("extra") or document["extras"]
     found: dict[str, Any] = extras["com.microsoft.pai.runtimeplugin"][-1]["parameters"]
     return found
+
+
+def for_clusters(request: ev.JobFederated) -> dict[str, Any]:
+    """The example as the user of such a request wrote it, without what only OpenPAI takes."""
+    job, aliases = document(), [contender.cluster for contender in request.clusters]
+    del job["secrets"]
+    job["name"] = request.name
+    plugin(job).update(
+        guardTimeRunning=round(request.guard_ms / 60_000, 3),
+        timeScale=round(request.scale_ms / 60_000, 3),
+        clusters={
+            one.cluster: {"uri": one.uri, "user": one.user, "priority": one.priority_milli / 1_000}
+            for one in request.clusters
+        },
+        params={"gpuNum": dict.fromkeys(aliases, 1), "storageConfigs": {alias: [alias] for alias in aliases}},
+    )
+    return job
 
 
 def federated(job: dict[str, Any], **clusters: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from tests.simulation import rest, strikes, versions, workload
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
+from tests.simulation.ending import Ending
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
@@ -58,7 +59,7 @@ RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 """In how many histories somebody lets the retention purge the log, and how often."""
 
 
-class World:
+class World(Ending):
     server_type = ApiServer
     rest_within_s, cycles = 150.0, 400
     """Once faults have ended a history comes to rest within so long, and within so many cycles of its planners: whoever
@@ -70,6 +71,7 @@ class World:
         self.outcome = Outcome(plan.seed)
         self.source = random.Random(f"{plan.seed}/world")
         self.loop = loop or VirtualLoop()
+        super().__init__(self.loop)
         self.witness = Witness()
         self.faults = Faults(self)
         self.broker = Broker(
@@ -93,12 +95,10 @@ class World:
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
         self.calm, self._calm_s = False, START_S
-        self.violation: BaseException | None = None
         self.files = ExitStack()
         self._changed_s = START_S
         self._rested_at = 0
         """The log's end when everything was at rest last."""
-        self._broken = self.loop.create_future()
 
     # ---------------------------------------------------------------------------------------------------------- running
 
@@ -149,7 +149,7 @@ class World:
         self.begin()
         moving = asyncio.create_task(self.kube.kubelet.run())
         end = asyncio.create_task(self._history())
-        await asyncio.wait({moving, end, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({moving, end, self.broken}, return_when=asyncio.FIRST_COMPLETED)
         for task in (moving, end):
             if task.done():
                 task.result()
@@ -373,18 +373,6 @@ class World:
     def race(self, kind: str, pod: str) -> None:
         """A request about this pod is on its way, and something else is faster."""
         self.safely(self.workload.race, kind, pod)
-
-    def safely(self, check: Any, *arguments: Any) -> None:
-        """What a check finds ends the history, wherever it was called."""
-        try:
-            check(*arguments)
-        except Exception as error:
-            self.fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        self.violation = self.violation or error
-        if not self._broken.done():
-            self._broken.set_result(None)
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import yaml
 
@@ -19,24 +15,26 @@ from events import Event, envelope
 from events.envelope import Stored
 from events.log import LogError
 from events.object_store import Bucket
-from services.federator import observing, service
+from services.federator import observing
 from services.federator.backends import Reach
 from services.federator.records import SETTLED
 from services.federator.rules import forgotten
-from services.federator.service import Federator, agenda, polling
+from services.federator.service import Federator
 from services.federator.snapshot import FORM
 from services.federator.state import State
 from services.writer import SteppedDown
 from tests.federator.audit import Audit, Violation
 from tests.federator.held import HeldCluster, HeldWorld
-from tests.federator.jobs import document, plugin
+from tests.federator.jobs import for_clusters
 from tests.federator.served.people import Clients
 from tests.federator.served.ports import Blobs, reach
 from tests.federator.served.process import FEDERATOR, NAME, RETENTION, Running, Supervisor
+from tests.federator.served.stead import drawn
 from tests.federator.simulation.network import FAULTS_END_MS
 from tests.federator.simulation.world import LONGEST_MS, MOST_COMMITS, World
 from tests.simulation import faults, strikes
 from tests.simulation.broker import Broker
+from tests.simulation.ending import Ending
 from tests.simulation.faults import Draw, Faults, draw
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.processes import Process
@@ -87,7 +85,7 @@ class LateAudit(Audit):
                 raise Violation(f"{job.uid}: overdue: {overdue}")
 
 
-class Served(World):
+class Served(Ending, World):
     people: Clients
     audit_type = LateAudit
     people_type = Clients
@@ -112,10 +110,9 @@ class Served(World):
         """Who wrote the commit that is read."""
         self.unlisted: set[str] = set()
         """Accounts that the clusters file has lost."""
-        self.violation: BaseException | None = None
         self._under_way = 0
-        self.broken = self.loop.create_future()
-        super().__init__(seed)
+        Ending.__init__(self, self.loop)
+        World.__init__(self, seed)
         self.supervisor = Supervisor(self, source.choice([0, SNAPSHOT_AFTER_BYTES]))
         if source.random() < RETAINED:
             for at_s in range(30, FAULTS_END_MS // 1_000, 30):
@@ -163,17 +160,6 @@ class Served(World):
     def _happens(self, what: Callable[..., Any], about: tuple[Any, ...]) -> None:
         self._under_way -= 1
         self.safely(what, *about)
-
-    def safely(self, what: Callable[..., Any], *about: Any) -> None:
-        try:
-            what(*about)
-        except Exception as error:
-            self.fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        self.violation = self.violation or error
-        if not self.broken.done():
-            self.broken.set_result(None)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -281,20 +267,7 @@ class Served(World):
 
     def document(self, request: ev.JobFederated) -> str:
         """The job, as its user wrote it."""
-        job = copy.deepcopy(document())
-        del job["secrets"]
-        job["name"] = request.name
-        aliases = [contender.cluster for contender in request.clusters]
-        plugin(job).update(
-            guardTimeRunning=round(request.guard_ms / 60_000, 3),
-            timeScale=round(request.scale_ms / 60_000, 3),
-            clusters={
-                one.cluster: {"uri": one.uri, "user": one.user, "priority": one.priority_milli / 1_000}
-                for one in request.clusters
-            },
-            params={"gpuNum": dict.fromkeys(aliases, 1), "storageConfigs": {alias: [alias] for alias in aliases}},
-        )
-        return yaml.safe_dump(job, sort_keys=False)
+        return yaml.safe_dump(for_clusters(request), sort_keys=False)
 
     def name_of(self, uid: str) -> str:
         return f"job-{uid.removesuffix('-again').rpartition('u')[2]}"
@@ -315,7 +288,7 @@ class Served(World):
 
     def run(self) -> None:
         """To the end, and once more from the log: nothing is left to do. Raises Violation."""
-        with self._in_its_stead():
+        with simulated(self.loop, self.seed, self.count), drawn(self.seed, self.kept, SWEEP_S):
             try:
                 self.loop.run_until_complete(self._history())
                 if self.violation is not None:
@@ -376,23 +349,6 @@ class Served(World):
         self.check(same, "the service's state is not what the log says")
         kept = self.broker.bodies.names()
         self.check(self.needed() == kept, f"bodies: {self.needed()} are needed, {kept} are there")
-
-    @contextmanager
-    def _in_its_stead(self) -> Iterator[None]:
-        """Clocks, timeouts and chance are the history's."""
-        chance, drawn = random.Random(f"{self.seed}/service"), random.Random(f"{self.seed}/uids")
-        new_uid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{drawn.getrandbits(128):032x}"))
-        with ExitStack() as stack:
-            stack.enter_context(simulated(self.loop, self.seed, self.count))
-            for module, name, other in (
-                (forgotten, "KEPT", self.kept),
-                (polling, "SWEEP_S", SWEEP_S),
-                (polling, "random", chance),
-                (agenda, "random", chance),
-                (service, "uuid", new_uid),
-            ):
-                stack.enter_context(patch.object(module, name, other))
-            yield
 
 
 def _but_sequence(state: State) -> list[bytes]:

@@ -7,11 +7,10 @@ import copy
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 import yaml
@@ -22,20 +21,19 @@ from events.envelope import Stored
 from events.federation import Contender
 from events.log import LogError, Unavailable
 from events.object_store import Bucket
-from services.federator import service
 from services.federator.backends import Reach, leaf
 from services.federator.bodies import Blobs, BucketBlobs
 from services.federator.records import account_of
-from services.federator.rules import forgotten
-from services.federator.service import agenda, polling
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
-from tests.federator.jobs import document, plugin
+from tests.federator.jobs import for_clusters, plugin
 from tests.federator.served.people import Clients
 from tests.federator.served.process import FEDERATOR, RETENTION, Running, Supervisor
+from tests.federator.served.stead import drawn
 from tests.simulation import strikes
 from tests.simulation.broker import Broker
 from tests.simulation.cramped import cramped
+from tests.simulation.ending import Ending
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.federation.member import Member
 from tests.simulation.federation.ports import reach
@@ -59,13 +57,14 @@ NAMES = 5
 """Of jobs: few, so that they are used again."""
 
 
-class Federation:
+class Federation(Ending):
     """As `World`, for whoever runs, replays and shortens histories."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.seed = plan, plan.seed
         self.outcome = Outcome(plan.seed)
         self.loop = VirtualLoop()
+        super().__init__(self.loop)
         self.loop.set_exception_handler(self._unhandled)
         self.source = random.Random(f"{plan.seed}/federation")
         self.others_rng = random.Random(f"{plan.seed}/people")
@@ -85,8 +84,6 @@ class Federation:
         self.people = Clients(self)  # type: ignore[arg-type]
         self.requests: list[ev.JobFederated] = []
         """Whose users have no answer yet."""
-        self.violation: BaseException | None = None
-        self._broken = self.loop.create_future()
         self._calm_s = 0.0
         """When faults ended; 0: they did not."""
         self.members = [Member(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
@@ -96,7 +93,13 @@ class Federation:
     def run(self) -> Outcome:
         """The whole history. Whatever ends it before its time is a violation."""
         outcome, seed = self.outcome, self.plan.seed
-        with ExitStack() as files, self._in_its_stead(), cramped(SEEDS + seed) as meanwhile:
+        kept, leases = self.source.choice([0, 2, 8]), SimpleNamespace(holder_of=self.holder_of)
+        with (
+            ExitStack() as files,
+            simulated(self.loop, seed, self.count),
+            drawn(seed, kept, SWEEP_S, (leaf, "monotonic", self.loop.time), (leaf, "lease", leases)),
+            cramped(SEEDS + seed) as meanwhile,
+        ):
             for member in self.members:
                 files.enter_context(member.files)
             try:
@@ -139,7 +142,7 @@ class Federation:
         self.supervisor.replace()
         moving = [task for member in self.members for task in member.movers()]
         end = asyncio.create_task(self._history())
-        await asyncio.wait({*moving, end, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({*moving, end, self.broken}, return_when=asyncio.FIRST_COMPLETED)
         for task in (*moving, end):
             if task.done():
                 task.result()
@@ -247,18 +250,6 @@ class Federation:
     def _landed(self, stored: Stored, process: Process | None) -> None:
         self.safely(self.witness.landed, stored, process)
 
-    def safely(self, what: Callable[..., Any], *about: Any) -> None:
-        """What a check finds ends the history, wherever it was called."""
-        try:
-            what(*about)
-        except Exception as error:
-            self.fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        self.violation = self.violation or error
-        if not self._broken.done():
-            self._broken.set_result(None)
-
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not self.supervisor.over and not isinstance(error, SteppedDown | LogError | ApiError):
@@ -283,25 +274,6 @@ class Federation:
         member = next(one for one in self.members if one.broker is link.broker)
         holder = member.supervisor.leases.holders.get(role)
         return "" if holder is None else holder.name
-
-    @contextmanager
-    def _in_its_stead(self) -> Iterator[None]:
-        """Clocks, timeouts and chance are the history's."""
-        chance, drawn = random.Random(f"{self.seed}/service"), random.Random(f"{self.seed}/uids")
-        new_uid = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{drawn.getrandbits(128):032x}"))
-        with ExitStack() as stack:
-            stack.enter_context(simulated(self.loop, self.seed, self.count))
-            for module, name, other in (
-                (forgotten, "KEPT", self.source.choice([0, 2, 8])),
-                (polling, "SWEEP_S", SWEEP_S),
-                (polling, "random", chance),
-                (agenda, "random", chance),
-                (service, "uuid", new_uid),
-                (leaf, "monotonic", self.loop.time),
-                (leaf, "lease", SimpleNamespace(holder_of=self.holder_of)),
-            ):
-                stack.enter_context(patch.object(module, name, other))
-            yield
 
     # ------------------------------------------------------------------------------------------ what its users know of it
 
@@ -340,27 +312,13 @@ class Federation:
 
     def document(self, request: ev.JobFederated) -> str:
         """The job, as its user wrote it."""
-        source, job = random.Random(request.job), copy.deepcopy(document())
-        del job["secrets"]
-        job["name"] = request.name
+        source, job = random.Random(request.job), for_clusters(request)
         main = job["taskRoles"]["main"]
         main["resourcePerInstance"] = {"cpu": 1, "memoryMB": 256, "gpu": "<% $mcc.gpuNum %>"}
         main["instances"] = source.randint(1, 4)
         if source.random() < 0.4:
             job["taskRoles"]["server"] = {**copy.deepcopy(main), "instances": source.randint(1, 2)}
-        aliases = [contender.cluster for contender in request.clusters]
-        plugin(job).update(
-            guardTimeRunning=round(request.guard_ms / 60_000, 3),
-            timeScale=round(request.scale_ms / 60_000, 3),
-            clusters={
-                one.cluster: {"uri": one.uri, "user": one.user, "priority": one.priority_milli / 1_000}
-                for one in request.clusters
-            },
-            params={
-                "gpuNum": {alias: source.choice((0, 0, 1)) for alias in aliases},
-                "storageConfigs": {alias: [alias] for alias in aliases},
-            },
-        )
+        plugin(job)["params"]["gpuNum"] = {one.cluster: source.choice((0, 0, 1)) for one in request.clusters}
         return yaml.safe_dump(job, sort_keys=False)
 
 
