@@ -230,7 +230,7 @@ async def _told(name: str, nats: str | None, federation: str, at: str | None) ->
         gone = f"the first place that is left is {state.sequence}: everything before was purged"
         if sequence is not None and sequence < state.sequence:
             raise BadPlace(f"--at {at}: {gone}")
-        drawing, story = Drawing(name, deepcopy(state)), Story(name, deepcopy(state))
+        drawing, story = Drawing(name, state), Story(name, deepcopy(state))  # which folds event by event
         begins, newest_ns = state.sequence, 0
         async for batch in read_on(log, begins, end if sequence is None else sequence):
             for stored in batch:
@@ -243,9 +243,8 @@ async def _told(name: str, nats: str | None, federation: str, at: str | None) ->
                     return drawing, story
                 newest_ns = max(newest_ns, header.time_ns)
                 if (commit := state.apply_stored(stored)) is not None:  # what cannot be folded is no story
-                    said = Said(stored.sequence, header.time_ns, commit.events)
-                    drawing.add(said)
-                    story.add(said)
+                    drawing.look(header.time_ns)
+                    story.add(Said(stored.sequence, header.time_ns, commit.events))
         if time_ns is not None:
             await check_time(log, time_ns, newest_ns)
     finally:

@@ -90,8 +90,8 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
         found.archive_end = await _confirmed_end(log, archive)
         bounds.append(_Bound(found.archive_end, f"the archive ends at {found.archive_end}"))
     form = (await kind_of(log)).form
-    state: Folded = (await state_at(log, form=form)).state
-    bounds.append(await _by_snapshots(log, state, form))
+    snapshots, writers = await _known(log, form)
+    bounds.append(await _by_snapshots(log, snapshots, form))
     bound = min(bounds, key=lambda one: one.place)
     if not days:
         bound = _Bound(0, "the retention is for ever: neither --days nor MUSTER_RETENTION_DAYS is more than 0")
@@ -103,7 +103,7 @@ async def retain(log: EventLog, archive: EventLog | None, *, days: int, now_ns: 
             await _check_archived(log, archive, found.first, bound.place)
             if isinstance(archive, SqliteLog):
                 archive.checkpoint()
-        found.emptied = await _emptied(log, state, bound.place)
+        found.emptied = await _emptied(log, writers, bound.place)
         began = (await log.bounds()).first  # another run may have been faster
         if bound.place >= began:
             await _purge(log, bound.place, form)
@@ -143,15 +143,22 @@ async def _snapshot_of(log: EventLog, place: int, form: Form[Any]) -> tuple[Kept
         return None
 
 
-async def _by_snapshots(log: EventLog, state: Folded, form: Form[Any]) -> _Bound:
-    """The older of the last two that the log confirms, if both can be restored."""
-    if len(state.snapshots) < SNAPSHOTS_KEPT:
-        found = f"the log confirms {counted(len(state.snapshots), 'snapshot')}: {SNAPSHOTS_KEPT} are needed"
+async def _known(log: EventLog, form: Form[Any]) -> tuple[list[ev.SnapshotTaken], list[str]]:
+    """The snapshots that the log confirms, and who writes it. The state that says so may be as large as the one that is
+    made after it, and is let go."""
+    state: Folded = (await state_at(log, form=form)).state
+    return list(state.snapshots.values()), sorted({*state.holders, "admin"})
+
+
+async def _by_snapshots(log: EventLog, confirmed: list[ev.SnapshotTaken], form: Form[Any]) -> _Bound:
+    """The older of the last two, if both can be restored."""
+    if len(confirmed) < SNAPSHOTS_KEPT:
+        found = f"the log confirms {counted(len(confirmed), 'snapshot')}: {SNAPSHOTS_KEPT} are needed"
         return _Bound(0, f"{found}, of those that binder or federator take (MUSTER_SNAPSHOT_AFTER_BYTES)")
-    for taken in state.snapshots.values():
+    for taken in confirmed:
         if not await _is_good(log, taken, form):
             return _Bound(0, f"snapshot {taken.sequence} cannot be restored")
-    oldest = min(state.snapshots)
+    oldest = min(taken.sequence for taken in confirmed)
     return _Bound(oldest, f"the snapshot of {oldest} is the older of the last {SNAPSHOTS_KEPT}")
 
 
@@ -212,7 +219,6 @@ def _said(stored: Stored) -> tuple[int, str, bytes, bytes]:
     return stored.sequence, stored.subject, stored.header, stored.payload
 
 
-async def _emptied(log: EventLog, state: Folded, until: int) -> list[str]:
-    writers = sorted({*state.holders, "admin"})
+async def _emptied(log: EventLog, writers: list[str], until: int) -> list[str]:
     lasts = {writer: await log.last(subject(log.cluster, writer)) for writer in writers}
     return [writer for writer, last in lasts.items() if last is not None and last.sequence <= until]

@@ -136,6 +136,7 @@ class Observer:
         now_ns = newest_ns if self._leases is None else max(newest_ns, time.time_ns())
         writers = self._writers()
         leases = dict(zip(writers, await asyncio.gather(*(self._holder(cluster, one) for one in writers)), strict=True))
+        to_try = Counter(state.owner(group) for group in cohorts.waiting(state))  # many: gone through once
         return {
             "cluster": cluster,
             "end": state.sequence,
@@ -146,8 +147,8 @@ class Observer:
             "state": state.state_version,
             "policy": None if state.policy is None else state.policy.profile.name,
             "epoch": state.epoch,
-            "writers": {writer: self._writer(writer, leases[writer], now_ns) for writer in writers},
-            "shards": self._shards(),
+            "writers": {writer: self._writer(writer, leases[writer], now_ns, to_try) for writer in writers},
+            "shards": self._shards(to_try),
             **self._rates(now_ns),
             "proposals": len(state.proposals),
             "open_intents": len(state.permitted),
@@ -167,7 +168,7 @@ class Observer:
         known = sorted(set(self.state.holders) | set(self._last))
         return [w for w in known if not w.startswith("planner.") or subjects.shard_of(w) in shards]
 
-    def _writer(self, writer: str, lease: str | None, now_ns: int) -> dict[str, Any]:
+    def _writer(self, writer: str, lease: str | None, now_ns: int, to_try: Counter[str]) -> dict[str, Any]:
         last = self._last.get(writer)
         supports = versions.writers(self.state).get(writer)
         return {
@@ -177,13 +178,14 @@ class Observer:
             "last": last.sequence if last is not None else None,
             "cause": last.cause if last is not None else None,
             "age_s": _seconds(now_ns - last.time_ns) if last is not None else None,
-            "lag": self._lag(writer, last) if last is not None else None,
+            "lag": self._lag(writer, last, to_try) if last is not None else None,
         }
 
-    def _lag(self, writer: str, last: Last) -> int:
-        """Of a writer that has nothing to say nobody can tell by the log how far it has read."""
+    def _lag(self, writer: str, last: Last, to_try: Counter[str]) -> int:
+        """Of a writer that has nothing to say nobody can tell by the log how far it has read. `to_try`: groups that may
+        be tried now, by the shard that owns them."""
         role, _, shard = writer.partition(".")
-        awaited = bool(cohorts.candidates(self.state, shard)) if role == "planner" else bool(self.state.proposals)
+        awaited = bool(to_try[shard] if role == "planner" else self.state.proposals)
         return self.state.sequence - 1 - last.basis if awaited and role in ("planner", "binder") else last.lag
 
     async def _holder(self, cluster: str, writer: str) -> str | None:
@@ -194,10 +196,9 @@ class Observer:
             return await holder_of(self._leases.connection, cluster, writer)
         return None
 
-    def _shards(self) -> dict[str, dict[str, Any]]:
+    def _shards(self, to_try: Counter[str]) -> dict[str, dict[str, Any]]:
         state = self.state
         owned = Counter(state.owners)
-        to_try = Counter(state.owner(group) for group in cohorts.waiting(state))
         parked = Counter(state.owner(state.groups[key]) for cohort in state.cohorts.values() for key in cohort.groups)
         return {
             shard: {

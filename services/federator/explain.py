@@ -7,7 +7,7 @@ the same `JobScheduled` is the first to be scheduled, or one that takes over. Wh
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -18,8 +18,11 @@ from services.federator.records import ENDED, RACING, Job, Place
 from services.federator.rules import ending, names, race
 from services.federator.rules.forgotten import KEPT
 from services.federator.state import State
+from services.state.slices import at_once
 
 NS_PER_S, NS_PER_MINUTE = 1_000_000_000, 60_000_000_000
+SLICE_EVENTS = 500
+"""Folded between two yields."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -81,9 +84,15 @@ class Story:
         """The UIDs of all that had the name."""
 
     def add(self, said: Said) -> None:
-        for event in said.events:
+        at_once(self.add_in_slices(said))
+
+    def add_in_slices(self, said: Said) -> Generator[None, None, None]:
+        """`add`, with a yield now and then: a takeover is about all jobs."""
+        for number, event in enumerate(said.events, 1):
+            if number % SLICE_EVENTS == 0:
+                yield
             self._had.add(self._state.names.get(self._name, ""))
-            steps = _folded(self._state, said.sequence, event, self._name, self._had)
+            steps = yield from _folded(self._state, said.sequence, event, self._name, self._had)
             self.lines += [Line(said.sequence, said.time_ns, *step) for step in steps]
 
 
@@ -95,14 +104,16 @@ def _purged(state: State, name: str) -> Iterator[Line]:
         yield Line(state.sequence, state.clock.time_ns, "", "as of a snapshot", "", reason)
 
 
-def _folded(state: State, sequence: int, event: Event, name: str, had: Container[str]) -> list[Step]:
+def _folded(
+    state: State, sequence: int, event: Event, name: str, had: Container[str]
+) -> Generator[None, None, list[Step]]:
     """What an event is to the job; the state is the one behind it then. `had`: the UIDs of all that had the name."""
     uid = state.names.get(name)
     before = list(_before(state, state.jobs[uid], event)) if uid is not None else []
     if isinstance(event, ev.StrayFound | ev.StrayCleared) and event.job in had:
         before = list(_answered(event, None))
     ignored = sum(state.ignored.values())
-    state.apply(sequence, [event])
+    yield from state.apply_in_slices(sequence, [event])
     if sum(state.ignored.values()) != ignored:
         return []
     if isinstance(event, ev.JobFederated) and event.name == name:

@@ -5,7 +5,8 @@
     list     {"offset": 0}               jobs in the order of their acceptance, as `listed`; `PAGE` at most. What is
                                          forgotten meanwhile moves all behind it up
     cancel   {"name": NAME}              {"cancelled": whether there was something left to cancel}; 404
-    explain  {"name": NAME, "offset": 0} its story from the log, lines as `explain.Line` has them; `PAGE` at most; 404
+    explain  {"name": NAME, "offset": 0} its story from the log, lines as `explain.Line` has them; `PAGE` at most; 404.
+                                         Pages behind the first go on with what was told then
     give-up  {"name": NAME, "cluster": ALIAS, "by": WHO, "reason": WHY}
                                          {"given_up": true}; 404; 409 with why it cannot be (R21). Operators' alone
 

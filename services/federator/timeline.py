@@ -52,15 +52,19 @@ class Drawing:
     """The same, commit by commit: of a long log nothing is kept but the stretches."""
 
     def __init__(self, name: str, state: State) -> None:
-        """`state` is changed."""
+        """`state` is changed by `add`."""
         self._name, self._state = name, state
         self._job: Job | None = None
         self._found: dict[str, list[Stretch]] = {}
         self._until_ns = 0
 
     def add(self, said: Said) -> None:
+        self._state.apply(said.sequence, said.events)
+        self.look(said.time_ns)
+
+    def look(self, time_ns: int) -> None:
+        """`add`, where somebody else folded the commit, which is of then."""
         state = self._state
-        state.apply(said.sequence, said.events)
         if self._name not in state.names:
             return
         job = state.jobs[state.names[self._name]]
@@ -70,8 +74,8 @@ class Drawing:
         for place in job.places.values():
             stretches, kind = self._found.setdefault(place.cluster, []), _kind(job, place)
             if not stretches or stretches[-1].kind != kind:
-                stretches.append(Stretch(said.time_ns, kind))
-                self._until_ns = max(self._until_ns, said.time_ns)
+                stretches.append(Stretch(time_ns, kind))
+                self._until_ns = max(self._until_ns, time_ns)
 
     def line(self) -> Timeline | None:
         found = self._found

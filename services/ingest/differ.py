@@ -14,7 +14,7 @@ a pod what no later version can.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -186,23 +186,19 @@ class Ingest:
 
     def missing_in_slices(self, kind: str, listed: set[str]) -> Iterator[list[Event]]:
         """`missing`, so many at a time. Other kinds may be observed in between."""
-        gone: list[tuple[str, Key]] = []
-        for number, one in enumerate(self._books[kind].known(), 1):
-            if one[0] not in listed:
-                gone.append(one)
-            if number % SLICE_LISTED == 0:
-                yield []
-        ordered = yield from _sorted_in_slices(gone)
-        rejected = [one.uid for one in self.rejected.values() if one.kind == kind and one.uid not in listed]
-        yield from self._all_gone(kind, self._buried(ordered, rejected), listed)
+        gone = yield from _unlisted(self._books[kind].known(), listed)
+        rejected = yield from _unlisted(self._rejected(kind), listed)
+        yield from self._all_gone(kind, map(self._buried, gone), map(self._buried, rejected))
 
-    def _buried(self, gone: Iterable[tuple[str, Key]], rejected: list[str]) -> Iterator[tuple[str, Key]]:
-        """What is gone, each as it is gone through; and then what was rejected."""
-        for one in gone:
-            self._ledger.bury(one[0])
-            yield one
-        for uid in rejected:
-            self._ledger.bury(uid)
+    def _rejected(self, kind: str) -> Iterator[tuple[str, Key]]:
+        """As `Book.known`."""
+        there = list(self.rejected.values())
+        return ((one.uid, (one.namespace, one.name)) for one in there if one.kind == kind)
+
+    def _buried(self, gone: tuple[str, Key]) -> tuple[str, Key]:
+        """One of those that are gone, as they are gone through."""
+        self._ledger.bury(gone[0])
+        return gone
 
     def vanished(self, kind: str) -> list[Event]:
         """The kind is not served any more: all of it is gone, and may be there again with the same UIDs one day."""
@@ -210,9 +206,9 @@ class Ingest:
 
     def vanished_in_slices(self, kind: str) -> Iterator[list[Event]]:
         """`vanished`, so many at a time. Other kinds may be observed in between."""
-        known = yield from _sorted_in_slices(list(self._books[kind].known()))
-        yield []
-        yield from self._all_gone(kind, known, set())
+        known = yield from _unlisted(self._books[kind].known(), set())
+        rejected = yield from _unlisted(self._rejected(kind), set())
+        yield from self._all_gone(kind, known, rejected)
 
     def knows(self, kind: str) -> bool:
         """Whether the log says anything of this kind."""
@@ -220,36 +216,49 @@ class Ingest:
         there = rejected or any(True for _ in self._books[kind].known())
         return there or (kind == WORKLOAD.name and bool(self._workloads.named()))
 
-    def _all_gone(self, kind: str, gone: Iterable[tuple[str, Key]], listed: set[str]) -> Iterator[list[Event]]:
-        book, events = self._books[kind], list[Event]()
-        for number, (uid, key) in enumerate(gone, 1):
-            events += book.gone(uid, key)
-            if number % SLICE_OBJECTS == 0:
-                yield events
-                events = []
+    def _all_gone(
+        self, kind: str, gone: Iterable[tuple[str, Key]], rejected: Iterable[tuple[str, Key]]
+    ) -> Iterator[list[Event]]:
+        yield from _told_in_slices(self._books[kind].gone, gone)
         if kind == WORKLOAD.name:
-            yield events
-            events = []
             for number, workload in enumerate(self._workloads.named(), 1):  # of some pods say what nobody saw
                 self._ledger.changed(workload)
                 if number % SLICE_LISTED == 0:
                     yield []
-        over = [(at, one) for at, one in self.rejected.items() if one.kind == kind and one.uid not in listed]
-        for _, rejected in sorted(over):
-            self._ledger.versions.pop(rejected.uid, None)
-            events += self._ledger.end(rejected)
-        yield events
+
+        def ended(uid: str, key: Key) -> list[Event]:
+            rejection = self._ledger.rejection(kind, key)  # that an object is gone ends it, too
+            self._ledger.versions.pop(uid, None)
+            return [] if rejection is None else self._ledger.end(rejection)
+
+        yield from _told_in_slices(ended, rejected)
         yield from self.rest_in_slices()
 
 
-def _sorted_in_slices(known: list[tuple[str, Key]]) -> Generator[list[Event], None, Iterable[tuple[str, Key]]]:
-    """By key. Parts are sorted with a yield between them, and merged as somebody goes through them."""
-    parts = []
-    for start in range(0, len(known), SLICE_LISTED):
-        if start:
+def _told_in_slices(tell: Callable[[str, Key], list[Event]], gone: Iterable[tuple[str, Key]]) -> Iterator[list[Event]]:
+    events = list[Event]()
+    for number, (uid, key) in enumerate(gone, 1):
+        events += tell(uid, key)
+        if number % SLICE_OBJECTS == 0:
+            yield events
+            events = []
+    yield events
+
+
+def _unlisted(
+    known: Iterable[tuple[str, Key]], listed: set[str]
+) -> Generator[list[Event], None, Iterable[tuple[str, Key]]]:
+    """Those that are not in the list, by key. They are looked up, and parts are sorted, with a yield in between; and
+    merged as somebody goes through them."""
+    parts, part = [], list[tuple[str, Key]]()
+    for number, one in enumerate(known, 1):
+        if one[0] not in listed:
+            part.append(one)
+        if number % SLICE_LISTED == 0:
+            parts.append(sorted(part, key=_by_key))
+            part = []
             yield []
-        parts.append(sorted(known[start : start + SLICE_LISTED], key=_by_key))
-    return heapq.merge(*parts, key=_by_key)
+    return heapq.merge(*parts, sorted(part, key=_by_key), key=_by_key)
 
 
 def _by_key(known: tuple[str, Key]) -> Key:

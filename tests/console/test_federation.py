@@ -291,8 +291,9 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path, monkeypatch: py
         def add(self, said: Said) -> None:
             super().add(said)
             held.append(in_memory())
+            states.append(sum(type(one) is State for one in gc.get_objects()))
 
-    before_us = in_memory()
+    before_us, states = in_memory(), [sum(type(one) is State for one in gc.get_objects())]
     monkeypatch.setattr(jobs, "Story", Counting)
     commits = commits_of(forgetting(), HeldWorld)
     file = str(tmp_path / "log.db")
@@ -312,6 +313,7 @@ def test_a_forgotten_job_is_explained_by_the_log(tmp_path: Path, monkeypatch: py
     assert (story[0]["what"], "forgotten" in [line["what"] for line in story]) == ("accepted", True)
     assert len(held) == len(commits)
     assert max(held) <= before_us + 1
+    assert max(states) <= states[0] + 2, "as it was: one for the picture, too"
     monkeypatch.undo()
     before = runner.invoke(app, ["job", "explain", request.name, "--nats", file, "--json", "--at", str(index)])
     assert json.loads(before.stdout.splitlines()[-1]) == [line for line in story if line["sequence"] <= index]

@@ -7,12 +7,13 @@ import pytest
 
 import events as ev
 from events import envelope, subjects
-from events.envelope import Header
+from events.envelope import Header, decode_events
 from events.federation import RunSeen
 from events.log import MAX_COMMIT_BYTES
 from events.memory import MemoryLog
 from services.federator import core, snapshot
 from services.federator import state as state_module
+from services.federator.explain import Said, Story
 from services.federator.mcc import MOST_CLUSTERS, InvalidJob, MultiClusterJob, parse
 from services.federator.state import State
 from services.start import state_at
@@ -93,6 +94,9 @@ def test_a_takeover_is_folded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None
     looked_at = sum(len(job.clusters) + 2 for job in jobs)  # each place; each job in its order, and again by the rules
     assert sum(1 for _ in state.apply_stored_in_slices(taken)) == looked_at
     assert turns >= looked_at, "a start gives others their turn between these"
+    story = Story("job-3", State())
+    story.add(Said(1, 0, jobs))
+    assert sum(1 for _ in story.add_in_slices(Said(2, 0, decode_events(taken)))) == looked_at, "and who tells a story"
     assert snapshot.FORM.digest(state) == snapshot.FORM.digest(whole)
 
 

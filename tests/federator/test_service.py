@@ -411,7 +411,15 @@ async def test_programs_are_told_a_jobs_story_from_the_log(field: Field, monkeyp
     assert [line.what for line in lines][:2] == ["accepted", "submitted"]
     assert "settled" in [line.what for line in lines]
     monkeypatch.setattr(requests, "PAGE", 2)
+    folded, tell = list[str](), told._told
+    monkeypatch.setattr(told, "_told", lambda log, name: folded.append(name) or tell(log, name))
     assert await asks["explain"](b'{"name": "train", "offset": 1}') == lines[1:3]
+    assert await asks["explain"](b'{"name": "train", "offset": 3}') == lines[3:5]
+    assert folded == [], "as it was: for each page of it"
+    assert await asks["explain"](b'{"name": "other", "offset": 1}') != lines[1:3]
+    assert await asks["explain"](json.dumps({"name": "train", "offset": len(lines)}).encode()) == []
+    assert await asks["explain"](b'{"name": "train"}') == lines[:2]
+    assert folded == ["other", "train", "train"], "who may know all of it is told what is new"
     with pytest.raises(Unfit, match="no job 'nobody' in the log") as refused:
         await asks["explain"](b'{"name": "nobody"}')
     assert refused.value.code == 404

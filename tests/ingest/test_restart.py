@@ -264,7 +264,7 @@ def test_a_state_is_taken_over_in_slices(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(core.pods) == 7
     monkeypatch.setattr(differ, "SLICE_LISTED", 3)
     said = list(core.missing_in_slices("Pod", {"p1"}))
-    assert [len(events) for events in said] == [0, 0, 0, 2, 2, 2, 0], "it is sorted, and told, a few at a time"
+    assert [len(events) for events in said] == [0, 0, 2, 2, 2, 0, 0], "it is sorted, and told, a few at a time"
     assert [event.uid for events in said for event in events] == ["p0", *(f"p{number}" for number in range(2, 7))]
     assert list(core._ledger.deleted) == ["p0", *(f"p{number}" for number in range(2, 7))]
 
@@ -298,7 +298,18 @@ def test_what_is_gone_with_its_kind_is_told_in_slices(monkeypatch: pytest.Monkey
     for number in range(5):
         core.observe(pod_group(f"g{number}", api=api, minMember=2))
     kind = "PodGroup" if api.startswith("scheduling.x") else VOLCANOS
-    assert [len(events) for events in core.vanished_in_slices(kind)] == [0, 2, 2, 1]
+    assert [len(events) for events in core.vanished_in_slices(kind)] == [2, 2, 1, 0]
+
+
+def test_what_could_not_be_taken_and_is_gone_is_told_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: of 100,000 such pods all were buried, and ended, in one piece of 170 to 350 ms."""
+    monkeypatch.setattr(differ, "SLICE_OBJECTS", 2)
+    core = Ingest(OURS)
+    for number in range(7):
+        core.observe(pod(f"p{number}", requests={"cpu": "much"}))
+    told = [len(events) for events in core.missing_in_slices("Pod", {"uid-p1"})]
+    assert (max(told), sum(told)) == (2, 6)
+    assert [name for _, _, name in core.rejected] == ["p1"]
 
 
 def test_the_walks_have_something_of_everything() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sqlite3
 import time
@@ -29,6 +30,7 @@ from services.console.retention import DAY_NS, retain
 from services.snapshots import KEPT, take
 from services.start import beginning, state_at
 from services.state import snapshot
+from services.state.fold import State
 from services.writer import SteppedDown, Writer
 from tests.homes import commits_of
 from tests.snapshots.writing import NOW_NS, append, tell_snapshot, write
@@ -244,6 +246,25 @@ async def test_what_goes_is_in_the_archives_own_file(
     assert await commits_of(copied) == log.commits
     await copied.close()
     await archive.close()
+
+
+async def test_one_state_is_held_at_a_time(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: two, which of a cluster of 100,000 pods were 150 MB instead of 80."""
+    log = MemoryLog(cluster)
+    for _ in range(3):
+        await write(log, 10)
+        await tell_snapshot(log)
+    held, begins = list[int](), State.__init__
+
+    def counted(state: State, *fields: Any, **named: Any) -> None:
+        gc.collect()
+        held.append(sum(type(one) is State for one in gc.get_objects()))
+        begins(state, *fields, **named)
+
+    monkeypatch.setattr(State, "__init__", counted)
+    assert (await retain(log, None, days=1, now_ns=NOW_NS)).purged
+    assert len(held) > 3, "what the log says, two snapshots, the one that is made"
+    assert set(held) == {held[0]}
 
 
 async def test_of_two_runs_at_once_the_slower_says_where_the_log_begins(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -12,7 +11,7 @@ from events.micro import Handler, Unfit
 from events.wire import UNDECODABLE
 from services.federator import core, mcc, requests
 from services.federator.records import Job
-from services.federator.service.told import told
+from services.federator.service.told import Stories
 from services.writer import SteppedDown
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def handlers(federator: Federator) -> dict[str, Handler]:
     """For `events.micro`."""
-    one_story = asyncio.Lock()
-    """Each folds the log: several at a time would take that much from everything else."""
+    stories = Stories(federator.decider.log)
 
     async def submit(data: bytes) -> Any:
         asked = _asked(data, requests.Submit)
@@ -45,8 +43,7 @@ def handlers(federator: Federator) -> dict[str, Handler]:
 
     async def explain(data: bytes) -> Any:
         asked = _asked(data, requests.Explained)
-        async with one_story:
-            lines = await told(federator.decider.log, asked.name)
+        lines = await stories.of(asked.name, asked.offset)
         if not lines:
             raise Unfit(404, f"there is no job {asked.name!r} in the log")
         return lines[asked.offset : asked.offset + requests.PAGE]
