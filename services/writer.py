@@ -128,11 +128,12 @@ class Writer:
             return self.last
 
     async def renew(self) -> None:
-        """Keep the subject of a writer that has no loop of its own, for ever. Raises SteppedDown, LogError."""
+        """Keep the subject, which was taken, of a writer that has no loop of its own, for ever. Raises SteppedDown,
+        LogError."""
         while True:
             left_s = self.renew_at_s - time.monotonic()
             if left_s > 0:
-                await asyncio.sleep(min(left_s, RENEW_AFTER_S))
+                await asyncio.sleep(left_s)
             else:
                 await self.append([Renewed()], basis=self.last, cause="renew")
 
@@ -159,7 +160,7 @@ class Spacing:
 
     def sent(self, now_s: float) -> None:
         """A commit goes out at `now_s`; there was a pause if it might have gone out a whole gap ago."""
-        paused = now_s - self.due_s > max(self._gap_s, self.FIRST_S)
+        paused = now_s - self.due_s > self._gap_s
         self._gap_s = self.FIRST_S if paused else min(self._gap_s * 2, self.LONGEST_S)
         self.due_s = now_s + self._gap_s
 
