@@ -79,17 +79,11 @@ class Writer:
         """Whether another process took the subject with this commit, since this one did."""
         return commit.header.cause == TAKEN and commit.subject == self.subject and 0 < self.last < commit.sequence
 
-    async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
-        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError.
+    async def append(self, events: Sequence[Event], *, basis: int, cause: str) -> int:
+        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError."""
+        return await self.append_payload(envelope.encode_events(events), len(events), basis=basis, cause=cause)
 
-        `traceparent` is what the commit's span stands under, and what the commit carries while telemetry is off.
-        """
-        payload = envelope.encode_events(events)
-        return await self.append_payload(payload, len(events), basis=basis, cause=cause, traceparent=traceparent)
-
-    async def append_payload(
-        self, payload: bytes, events: int, *, basis: int, cause: str, traceparent: str = ""
-    ) -> int:
+    async def append_payload(self, payload: bytes, events: int, *, basis: int, cause: str) -> int:
         """`append` for so many events that are encoded already, as one JSON array."""
         async with self._in_flight:
             header = Header(
@@ -102,8 +96,7 @@ class Writer:
                 state=self.state,
             )
             behind = self.last
-            with telemetry.span("append", traceparent, writer=self.name, cause=cause, events=events) as current:
-                self.traceparent = current or traceparent
+            with telemetry.span("append", writer=self.name, cause=cause, events=events) as self.traceparent:
                 try:
                     self.last = await self.log.append(
                         self.subject, header, payload, self.last, traceparent=self.traceparent
