@@ -103,6 +103,24 @@ async def test_a_silence_is_not_over_because_all_is_heard(server: EmbeddedServer
         assert (await asking).data == b"at last"
 
 
+async def test_whose_connection_breaks_hears_it_at_once_and_who_closes_his_hears_nothing(
+    own_server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(own_server.url) as connection:
+        await connection.client.subscribe("silent")
+        asking = asyncio.create_task(connection.request("silent", b"", within_s=600))
+        await until(lambda: connection.client.stats["out_msgs"], "the question")
+        own_server.kill()
+        async with asyncio.timeout(60):
+            with pytest.raises(Unanswered, match=r"silent: the connection to .* broke"):
+                await asking
+        assert "disconnected from NATS" in caplog.text
+        own_server.start()
+        await until(lambda: connection.generation, "the connection that is made again")
+        caplog.clear()
+    assert caplog.messages == []
+
+
 # --------------------------------------------------------------------------------------- for how long all was answered
 
 
