@@ -127,6 +127,20 @@ async def test_a_standby_that_leaves_waits_for_the_end_of_its_turn() -> None:
     assert log.commits == []
 
 
+async def test_whoever_is_active_and_leaves_says_so_and_nothing_behind_it() -> None:
+    """A shard's last word, by which others have its groups at once."""
+    log = MemoryLog("test")
+    decider = Decider(log, Writer(log, "planner.a"), nothing)
+    running = asyncio.create_task(decider.run(ev.PlannerTaken(shard="a", holder="test")))
+    await until(lambda: decider.active, "it to be at work")
+    decider.leave(ev.PlannerLeft(shard="a"))
+    decider.report(ev.Renewed())
+    await asyncio.wait_for(running, 60)
+    last = envelope.decode(log.commits[-1])
+    assert (last.header.cause, last.events) == ("left", [ev.PlannerLeft(shard="a")])
+    assert last.sequence == 2
+
+
 async def test_a_standby_stays_one_when_another_takes_the_subject() -> None:
     log, turn, turns = MemoryLog("test"), asyncio.Event(), list[str]()
 
