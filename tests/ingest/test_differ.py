@@ -82,6 +82,7 @@ def test_a_terminating_pod_that_finishes_is_gone_whatever_finalizers_keep_the_ob
     ended = pod(version=4, node="n1", phase=phase, deleting=True)
     assert core.observe(ended) == [PodDeleted(uid="uid-p1", namespace="default", name="p1")]
     assert core.pods == {}
+    assert core.observe(pod(version=2, uid="before")) == [], "an earlier one of its name"
     assert core.observe(msgspec.structs.replace(ended, metadata=pod(version=5).metadata)) == []
     assert core.missing("Pod", {"uid-p1"}) == []
     assert core.deleted("Pod", pod(version=6).metadata) == []
@@ -267,7 +268,6 @@ def test_a_node_that_was_made_anew() -> None:
 
 @pytest.mark.parametrize("make", [node, partial(pod_group, minMember=2), priority_class])
 def test_the_end_of_an_earlier_object_of_that_name_comes_too_late(make: Any) -> None:
-    """Nor is the later one's end a place for it."""
     old, new = make(version=1, uid="old"), make(version=2, uid="new")
     kind = type(new).__name__
     assert ingest(old, new).deleted(kind, old.metadata) == []
