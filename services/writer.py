@@ -79,17 +79,11 @@ class Writer:
         """Whether another process took the subject with this commit, since this one did."""
         return commit.header.cause == TAKEN and commit.subject == self.subject and 0 < self.last < commit.sequence
 
-    async def append(self, events: Sequence[Event], *, basis: int, cause: str, traceparent: str = "") -> int:
-        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError.
+    async def append(self, events: Sequence[Event], *, basis: int, cause: str) -> int:
+        """Append one commit; its sequence. Calls queue up behind each other. Raises SteppedDown, LogError."""
+        return await self.append_payload(envelope.encode_events(events), len(events), basis=basis, cause=cause)
 
-        `traceparent` is what the commit's span stands under, and what the commit carries while telemetry is off.
-        """
-        payload = envelope.encode_events(events)
-        return await self.append_payload(payload, len(events), basis=basis, cause=cause, traceparent=traceparent)
-
-    async def append_payload(
-        self, payload: bytes, events: int, *, basis: int, cause: str, traceparent: str = ""
-    ) -> int:
+    async def append_payload(self, payload: bytes, events: int, *, basis: int, cause: str) -> int:
         """`append` for so many events that are encoded already, as one JSON array."""
         async with self._in_flight:
             header = Header(
@@ -102,8 +96,7 @@ class Writer:
                 state=self.state,
             )
             behind = self.last
-            with telemetry.span("append", traceparent, writer=self.name, cause=cause, events=events) as current:
-                self.traceparent = current or traceparent
+            with telemetry.span("append", writer=self.name, cause=cause, events=events) as self.traceparent:
                 try:
                     self.last = await self.log.append(
                         self.subject, header, payload, self.last, traceparent=self.traceparent
@@ -128,11 +121,12 @@ class Writer:
             return self.last
 
     async def renew(self) -> None:
-        """Keep the subject of a writer that has no loop of its own, for ever. Raises SteppedDown, LogError."""
+        """Keep the subject, which was taken, of a writer that has no loop of its own, for ever. Raises SteppedDown,
+        LogError."""
         while True:
             left_s = self.renew_at_s - time.monotonic()
             if left_s > 0:
-                await asyncio.sleep(min(left_s, RENEW_AFTER_S))
+                await asyncio.sleep(left_s)
             else:
                 await self.append([Renewed()], basis=self.last, cause="renew")
 
@@ -159,7 +153,7 @@ class Spacing:
 
     def sent(self, now_s: float) -> None:
         """A commit goes out at `now_s`; there was a pause if it might have gone out a whole gap ago."""
-        paused = now_s - self.due_s > max(self._gap_s, self.FIRST_S)
+        paused = now_s - self.due_s > self._gap_s
         self._gap_s = self.FIRST_S if paused else min(self._gap_s * 2, self.LONGEST_S)
         self.due_s = now_s + self._gap_s
 

@@ -48,34 +48,6 @@ async def test_a_process_that_wakes_up_replaced_does_nothing_of_what_its_success
     assert [commit.sequence for commit in seen] == []
 
 
-class SlowLog(MemoryLog):
-    """Takes longer over a commit than those of one kind are apart."""
-
-    async def append(self, *about: Any, **more: Any) -> int:
-        await asyncio.sleep(0.02)
-        return await super().append(*about, **more)
-
-
-async def test_outcomes_have_their_turn_though_there_is_always_something_to_decide() -> None:
-    """As it was: over a log that takes its time they came when nothing was left to decide, with a lost shard's
-    partitions, and the bindings that are to be asked for anew, among them."""
-    log, decisions = SlowLog("test"), 30
-
-    def always(state: State) -> Deciding:
-        yield from ()
-        said = sum(envelope.decode_header(stored).cause == "decide" for stored in log.commits)
-        return [ev.Renewed()] if decider.active and said < decisions else []
-
-    decider = Decider(log, Writer(log, "binder"), always)
-    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
-    await until(lambda: decider.active, "it to be at work")
-    decider.report(ev.ShardLost(shard="1", taken=1))
-    await until(lambda: not decider.outcomes, "the outcome to be said")
-    running.cancel()
-    causes = [envelope.decode_header(stored).cause for stored in log.commits]
-    assert causes.count("decide") < decisions / 2
-
-
 async def test_who_hears_all_of_a_log_that_went_on_has_folded_it() -> None:
     log = MemoryLog("test")
     decider = Decider(log, Writer(log, "binder"), nothing)
@@ -125,6 +97,20 @@ async def test_a_standby_that_leaves_waits_for_the_end_of_its_turn() -> None:
     await running
     assert ended.is_set()
     assert log.commits == []
+
+
+async def test_whoever_is_active_and_leaves_says_so_and_nothing_behind_it() -> None:
+    """A shard's last word, by which others have its groups at once."""
+    log = MemoryLog("test")
+    decider = Decider(log, Writer(log, "planner.a"), nothing)
+    running = asyncio.create_task(decider.run(ev.PlannerTaken(shard="a", holder="test")))
+    await until(lambda: decider.active, "it to be at work")
+    decider.leave(ev.PlannerLeft(shard="a"))
+    decider.report(ev.Renewed())
+    await asyncio.wait_for(running, 60)
+    last = envelope.decode(log.commits[-1])
+    assert (last.header.cause, last.events) == ("left", [ev.PlannerLeft(shard="a")])
+    assert last.sequence == 2
 
 
 async def test_a_standby_stays_one_when_another_takes_the_subject() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -44,6 +45,20 @@ async def test_a_writer_appends_behind_what_it_took() -> None:
     assert [stored.subject for stored in log.commits] == ["muster.c.ingest"] * 3
     header = envelope.decode_header(log.commits[1])
     assert (header.writer, header.epoch, header.basis, header.cause) == ("ingest", 0, 1, "facts")
+    assert envelope.decode_header(log.commits[0]).basis == 0
+    assert first.stored is not None
+    assert (first.stored.sequence, first.stored.payload) == (2, log.commits[1].payload)
+
+
+async def test_which_commit_was_acknowledged_is_told_to_who_asks_for_much(caplog: pytest.LogCaptureFixture) -> None:
+    """By these two, lines of different processes are put in order."""
+    log = MemoryLog("c")
+    await taken(log)
+    assert not caplog.records
+    caplog.set_level(logging.DEBUG, "muster.writer")
+    await taken(log)
+    told = [vars(record) for record in caplog.records]
+    assert [(each["sequence"], each["id"]) for each in told] == [(2, log.commits[1].message_id)]
 
 
 @pytest.mark.parametrize("offset_ms", [0, 600_000, -600_000])

@@ -68,7 +68,6 @@ def _containers(pod: Pod, problems: Problems) -> Amounts:
             asked = _effective(container, field, statuses, infeasible, problems)
             _add(running, asked)
             _add(sidecars, asked)
-            _raise_to(starting, sidecars)
         else:
             asked = _requests(container.resources, field, problems)
             _add(asked, sidecars)

@@ -154,13 +154,12 @@ def shutdown() -> None:
         sdk.shutdown()
 
 
-def span(name: str, parent: str = "", **attributes: Attribute) -> AbstractContextManager[str]:
+def span(name: str, **attributes: Attribute) -> AbstractContextManager[str]:
     """A span around a block; gives its W3C traceparent, for the commit's headers; ``""`` when off.
 
-    `parent` is the traceparent of the commit that caused it; without one the span of the surrounding block, if any.
     An exception that leaves the block is recorded.
     """
-    return _NO_SPAN if _sdk is None else _sdk.span(name, parent, attributes)
+    return _NO_SPAN if _sdk is None else _sdk.span(name, attributes)
 
 
 def gang_span(

@@ -72,12 +72,11 @@ class Sdk:
         self._tracer = self._traces.get_tracer("muster")
 
     @contextmanager
-    def span(self, name: str, parent: str, attributes: Attributes) -> Iterator[str]:
+    def span(self, name: str, attributes: Attributes) -> Iterator[str]:
         if not self._tracing:
-            yield parent
+            yield ""
             return
-        context = _propagator.extract({"traceparent": parent}) if parent else None
-        with self._tracer.start_as_current_span(name, context, attributes=attributes) as current:
+        with self._tracer.start_as_current_span(name, attributes=attributes) as current:
             yield _traceparent(current.get_span_context())
 
     def gang_span(

@@ -18,12 +18,11 @@ from pathlib import Path
 import nats.errors
 import pytest
 import uvloop
-from nats.aio.msg import Msg
 
-from events.answers import Denied, NobodyThere, Unanswered
+from events.answers import Denied, Unanswered
 from events.client import Client
 from events.connection import _OPTIONS, Connection
-from events.log import TooLarge, Unavailable
+from events.log import Unavailable
 from events.patience import patiently
 from events.server import EmbeddedServer
 from events.tls import Transport
@@ -152,24 +151,6 @@ async def test_who_is_told_to_end_while_it_connects_leaves_no_connection_behind(
     assert connecting.cancelled()
     assert connection.client.is_closed
     assert asyncio.all_tasks() - before == set()
-
-
-async def test_only_jetstream_is_asked_again(own_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What anybody else is asked, such as to submit a job, may not be what it was when it is said twice."""
-    monkeypatch.setattr("events.connection.AGAIN_S", 0.01)
-    heard: list[str] = []
-
-    async def hear(message: Msg) -> None:
-        heard.append(message.subject)
-
-    async with connected(own_server.url) as asking, connected(own_server.url) as listening:
-        for subject in ("once", "$JS.often"):
-            await listening.client.subscribe(subject, cb=hear)
-            await listening.client.flush()
-            with pytest.raises(Unanswered):
-                await asking.request(subject, b"", within_s=0.2)
-        await until(lambda: heard.count("$JS.often") > 1)
-        assert heard.count("once") == 1
 
 
 async def test_a_stream_that_somebody_changed_is_there(own_server: EmbeddedServer) -> None:
@@ -318,46 +299,6 @@ async def test_whom_one_subject_is_denied_hears_his_answers(tmp_path: Path) -> N
             await connection.client.subscribe("news")
             await until(lambda: "news" in str(connection.last_error), "the server's no")
             await connection.ask("$JS.API.INFO")
-
-
-async def test_an_answer_that_comes_twice_or_late_troubles_nobody(server: EmbeddedServer) -> None:
-    replies: list[str] = []
-
-    async def answer(message: Msg) -> None:
-        replies.append(message.reply)
-        for _ in range(2):
-            await message.respond(message.data)
-
-    async with connected(server.url) as connection, connected(server.url) as other:
-        await other.client.subscribe("asked", cb=answer)
-        await other.client.flush()
-        assert (await connection.request("asked", b"one")).data == b"one"
-        await other.client.publish(replies[0], b"late")
-        await other.client.flush()
-        assert (await connection.request("asked", b"two")).data == b"two"
-        assert len(set(replies)) == 2
-        assert connection.last_error is None
-
-
-@pytest.mark.parametrize(("headers", "size"), [(None, 0), ({"Why": "so"}, len("NATS/1.0\r\nWhy: so\r\n\r\n"))])
-async def test_what_is_larger_than_the_server_takes_is_not_sent(
-    server: EmbeddedServer, headers: dict[str, str] | None, size: int
-) -> None:
-    """It would end the connection. Headers count, and of what is just as large there is an answer."""
-    async with connected(server.url) as connection:
-        limit = connection.client.max_payload - size
-        with pytest.raises(TooLarge):
-            await connection.request("nobody", b"x" * (limit + 1), headers)
-        with pytest.raises(NobodyThere):
-            await connection.request("nobody", b"x" * limit, headers)
-        assert not connection.generation
-
-
-async def test_an_answer_is_waited_for_as_long_as_is_said(server: EmbeddedServer) -> None:
-    async with connected(server.url) as connection:
-        await connection.client.subscribe("silent")
-        with pytest.raises(Unanswered, match=r"silent: no answer within 0\.1 s"):
-            await connection.request("silent", b"", within_s=0.1)
 
 
 async def _ask_on(connection: Connection) -> None:

@@ -25,8 +25,9 @@ from events.facts import (
 )
 from services.ingest import normalise
 from services.ingest.books import ledger
-from services.ingest.decoding import KINDS, WORKLOAD
+from services.ingest.decoding import KINDS, WORKLOAD, Malformed
 from services.ingest.differ import Ingest
+from services.ingest.rejection import Rejection
 from services.kubernetes.objects import Pod
 from tests.ingest.objects import ingest, names, node, pod, pod_group, priority_class, tables, workload
 
@@ -81,6 +82,7 @@ def test_a_terminating_pod_that_finishes_is_gone_whatever_finalizers_keep_the_ob
     ended = pod(version=4, node="n1", phase=phase, deleting=True)
     assert core.observe(ended) == [PodDeleted(uid="uid-p1", namespace="default", name="p1")]
     assert core.pods == {}
+    assert core.observe(pod(version=2, uid="before")) == [], "an earlier one of its name"
     assert core.observe(msgspec.structs.replace(ended, metadata=pod(version=5).metadata)) == []
     assert core.missing("Pod", {"uid-p1"}) == []
     assert core.deleted("Pod", pod(version=6).metadata) == []
@@ -264,6 +266,16 @@ def test_a_node_that_was_made_anew() -> None:
     assert core.observe(node(version=1, uid="old")) == []
 
 
+@pytest.mark.parametrize("make", [node, partial(pod_group, minMember=2), priority_class])
+def test_the_end_of_an_earlier_object_of_that_name_comes_too_late(make: Any) -> None:
+    old, new = make(version=1, uid="old"), make(version=2, uid="new")
+    kind = type(new).__name__
+    assert ingest(old, new).deleted(kind, old.metadata) == []
+    core = ingest(old, new)
+    assert names(core.deleted(kind, new.metadata)) == [f"{kind}Deleted"]
+    assert core.observe(make(version=3, uid="old")) == []
+
+
 def test_pod_groups_and_priority_classes() -> None:
     core = ingest()
     [group] = core.observe(pod_group(minMember=3))
@@ -369,6 +381,21 @@ def test_the_end_of_an_earlier_object_of_that_name_leaves_the_later_ones_rejecti
     core = ingest(pod_group(minMember=2), pod_group(version=5, uid="anew", minMember=-1))
     assert core.deleted("PodGroup", pod_group(version=6).metadata) == []
     assert names(core.deleted("PodGroup", pod_group(version=7, uid="anew").metadata)) == ["RejectionEnded"]
+
+
+def test_what_was_rejected_and_is_listed_may_be_put_right() -> None:
+    core = ingest(pod_group(minMember=-1))
+    assert core.missing("PodGroup", {pod_group().metadata.uid}) == []
+    assert names(core.observe(pod_group(version=2, minMember=2))) == ["PodGroupObserved"]
+
+
+def test_of_what_cannot_be_read_it_is_told_what_is_wrong_also_without_a_uid() -> None:
+    metadata = msgspec.structs.replace(node().metadata, uid="")
+    rejected = normalise.rejected("Node", metadata, Rejection("spec.taints", "7", "a list"))
+    assert ingest().observe(Malformed(metadata, rejected)) == [rejected]
+    [told] = ingest().observe(msgspec.structs.replace(node(), metadata=metadata))
+    assert isinstance(told, DeclarationRejected)
+    assert told.field == "metadata.uid"
 
 
 def test_an_older_version_of_what_changed_in_nothing_that_counts_changes_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from services.ingest import service
 from services.ingest.decoding import NODE, OFFERED, POD, WORKLOAD, Unreadable
 from services.ingest.differ import Ingest
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unreachable
+from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
 from services.writer import Gather, Writer
 from tests import facts
 from tests.ingest import objects
@@ -158,7 +159,8 @@ async def test_a_watch_that_said_something_before_it_ended_in_an_error_is_a_new_
         assert raised.type is ApiError, "and no Expired"
 
 
-async def test_a_watch_is_read_no_further_while_the_log_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+async def test_no_more_is_read_while_the_log_is_behind(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "BEHIND", 1)
     made = [pod(name) for name in "abcde"]
     for version, one in enumerate(made, 2):
@@ -170,13 +172,60 @@ async def test_a_watch_is_read_no_further_while_the_log_is_behind(monkeypatch: p
             yield [encode({"type": "ADDED", "object": one}) for one in made]
             waiting.append(reader.gather.pending)
 
+        async def pages(self, *_: object) -> AsyncIterator[bytes]:
+            yield encode({"metadata": {"resourceVersion": "9"}, "items": made})
+            waiting.append(reader.gather.pending)
+
     reader = reading(Many())
-    watching = asyncio.create_task(reader._watch(POD))
-    await until(lambda: reader.gather.pending >= len(made), "what the watch said")
+    goes_on = asyncio.create_task(reader._list(POD) if listed else reader._watch(POD))
+    await until(lambda: reader.gather.pending >= len(made), "what there was")
     sending = asyncio.create_task(reader.gather.run())
-    await watching
+    await goes_on
     sending.cancel()
     assert waiting[0] <= 1
+
+
+async def test_a_watch_that_breaks_behind_what_it_said_is_resumed_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a pause: the connection was good."""
+    caplog.set_level(logging.INFO, "muster.ingest")
+    made = pod("a")
+    made["metadata"].update(uid="a", resourceVersion="2")
+
+    class Cut:
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [encode({"type": "ADDED", "object": made})]
+            raise Unreachable("watch pods", "ClientPayloadError", "cut", sent=True)
+
+    reader = reading(Cut())
+    await reader._watch(POD)
+    assert reader._versions[POD.name] == "2"
+    (told,) = [vars(record) for record in caplog.records]
+    assert (told["msg"], told["kind"]) == ("watch resumed", POD.name)
+    assert told["because"].endswith("cut")
+
+
+@pytest.mark.parametrize(
+    ("error", "running", "ends"), [(Forbidden, False, False), (Unauthorized, False, True), (Unauthorized, True, False)]
+)
+async def test_at_the_start_only_what_people_must_grant_is_done_without(
+    error: type[ApiError], running: bool, ends: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of who runs all was granted before, and is asked for again."""
+
+    class Refusing:
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            raise error(f"list {resource.name}", 403, "No", "not you")
+            yield b""
+
+    reader = reading(Refusing())
+    versions = OFFERED[0]
+    reader._served = Served({kind.resource.api_version: frozenset({kind.resource.plural}) for kind in versions})
+    if ends:
+        with pytest.raises(error):
+            await reader._list_offered(versions, running=running)
+    else:
+        assert await reader._list_offered(versions, running=running) is None
+        assert "gangs declared there wait until it is granted" in caplog.text
 
 
 async def test_a_list_whose_continuation_got_too_old_is_asked_for_anew() -> None:

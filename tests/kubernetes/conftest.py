@@ -1,4 +1,4 @@
-"""A simulated cluster with one node, and a client of it."""
+"""A simulated cluster with one node, and a client of it; an API server that asks for a token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.simulator.cluster import SimulatedCluster
+from tests.kubernetes.tokens import server
 from tests.manifests import node
+
+__all__ = ["server"]
 
 
 @pytest.fixture

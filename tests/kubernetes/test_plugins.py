@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from services.kubernetes import access
 from services.kubernetes.access import AccessError
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials, Unauthorized
 from tests.kubernetes.certificates import CERTIFICATE, KEY
-
-
-class Server:
-    """An API server that knows one token at a time, and has nothing."""
-
-    url, token = "", "old"
-
-    async def answer(self, request: web.Request) -> web.Response:
-        known = request.headers.get("Authorization") == f"Bearer {self.token}"
-        code, reason = (404, "NotFound") if known else (401, "Unauthorized")
-        return web.json_response({"kind": "Status", "code": code, "reason": reason}, status=code)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    found, app = Server(), web.Application()
-    app.router.add_route("*", "/{any:.*}", found.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    found.url = site.name
-    yield found
-    await runner.cleanup()
+from tests.kubernetes.tokens import Server
 
 
 class Plugin:

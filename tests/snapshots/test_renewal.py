@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -75,6 +76,19 @@ async def test_a_writer_that_is_not_idle_needs_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(writing.time, "monotonic", lambda: 5_000.0)
     await writer.append([ev.ClusterSynced(nodes=0, pods=0)], basis=0, cause="facts")
     assert writer.renew_at_s == 5_000.0 + writing.RENEW_AFTER_S
+
+
+async def test_a_renewal_is_due_behind_the_last_commit_not_behind_the_last_look() -> None:
+    """Else a writer whose last word came soon after a look renewed almost twice as late."""
+    log = MemoryLog("test")
+    writer = Writer(log, "ingest")
+    await writer.take(ev.IngestTaken(holder="test"))
+    writer.renew_at_s = time.monotonic() + 0.005
+    renewing = asyncio.create_task(writer.renew())
+    await until(lambda: renewals(log, "ingest"), "a renewal")
+    assert writer.renew_at_s > time.monotonic() + writing.RENEW_AFTER_S / 2
+    renewing.cancel()
+    await ended(renewing)
 
 
 async def test_a_replaced_writer_finds_out_when_it_renews(monkeypatch: pytest.MonkeyPatch) -> None:

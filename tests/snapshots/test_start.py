@@ -11,12 +11,12 @@ import pytest
 
 import events as ev
 from events import envelope
-from events.envelope import FIRST_VERSION, Stored
+from events.envelope import FIRST_VERSION, Header, Stored
 from events.log import EventLog, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.binder import core as binder
 from services.planner import core as planner
-from services.start import FOLD_BYTES, NoStart, beginning, fold, state_at
+from services.start import FOLD_BYTES, NoStart, beginning, fold, snapshots_said, state_at
 from services.state import snapshot
 from services.state.fold import State
 from tests.homes import commits_of, folded, put_commits, put_snapshot
@@ -296,3 +296,24 @@ async def test_deciding_changes_nothing_that_a_snapshot_holds() -> None:
         planner.decide_now(walk.state, "a")
         binder.decide_now(walk.state)
         assert snapshot.encode(folded(walk.world.log.commits, walk.state.sequence)) == snapshot.encode(walk.state)
+
+
+@pytest.mark.parametrize(
+    ("writer", "told"), [("binder", [7]), ("planner.a", []), ("nobody", [])], ids=["binder", "planner", "nobody"]
+)
+@pytest.mark.parametrize("readable", [True, False])
+def test_of_snapshots_the_log_says_what_this_version_reads_of_who_may(
+    writer: str, told: list[int], readable: bool
+) -> None:
+    """What it cannot read counts as not said: the snapshot may be good, and its digest is compared anyway."""
+    taken = ev.SnapshotTaken(sequence=7, digest="d", state=1, bytes=1)
+    payload = envelope.encode_events([taken])
+    header = Header(writer=writer, epoch=0, basis=0, time_ns=0, cause="outcome")
+    stored = Stored(
+        sequence=9,
+        subject=f"muster.test.{writer}",
+        message_id="",
+        header=envelope.encode_header(header),
+        payload=payload if readable else payload.replace(b'"sequence":7', b'"sequence":"seven"'),
+    )
+    assert [one.sequence for one in snapshots_said(stored)] == (told if readable else [])

@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import events as ev
@@ -232,10 +234,10 @@ async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_l
     world = World()
     world.append("binder", [ev.SnapshotTaken(sequence=1, digest="d", bytes=1, state=1)], cause="outcome")
     decider = Decider(world.log, Writer(world.log, "binder"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
-    await decider.catch_up()
-    decider.active = True
     keeper = SnapshotKeeper(decider, lambda: False, Taking(1_000, {}))
-    decider.tail_bytes = 5_000
+    assert not keeper._is_due(), "nothing is read yet"
+    await decider.catch_up()
+    decider.active, decider.tail_bytes = True, 5_000
     assert keeper._is_due(), "what follows the snapshot of its start counts"
     world.append("binder", [ev.SnapshotTaken(sequence=2, digest="d", bytes=1, state=1)], cause="outcome")
     decider.state = world.state
@@ -275,6 +277,37 @@ async def test_a_child_that_fails_costs_a_line_and_is_tried_again_later(
     caplog.clear()
     async with keeping(log, Taking(1, dict(os.environ))):
         await until(lambda: caplog.text.count("no snapshot was taken") >= 3, "attempts")
+
+
+async def test_after_failures_it_is_tried_ever_more_seldom_until_one_is_taken(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(snapshots, "time", SimpleNamespace(monotonic=lambda: now_s))
+    log = MemoryLog("test")
+    await put_commits(log, commits)
+    decider = Decider(log, Writer(log, "binder"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
+    await decider.catch_up()
+    decider.active = True
+    keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
+    pauses_s, taken = [], Kept(sequence=decider.state.sequence, digest="d", state=1, bytes=1)
+    for fails in (*[True] * 8, False, True):
+
+        async def run_child() -> bytes:
+            decider.tail_bytes += 1  # the log goes on meanwhile, and that counts for the next one
+            if fails:  # noqa: B023
+                raise OSError
+            return msgspec.json.encode(taken)
+
+        monkeypatch.setattr(keeper, "_run_child", run_child)
+        await keeper._take()
+        if fails:
+            pauses_s.append(keeper._not_before_s - now_s)
+            assert not keeper._is_due()
+            now_s = keeper._not_before_s
+        assert keeper._is_due()
+    assert pauses_s == [60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 60]
+    assert len(decider.outcomes) == 1
 
 
 async def test_a_child_that_does_not_end_is_ended_and_tried_again(

@@ -11,16 +11,20 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import events as ev
+from events.log import Unavailable
+from events.memory import MemoryLog
 from events.objects import Membership
 from services.binder import core as judging
+from services.decider import Decider
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import Unreachable
 from services.state.fold import State
 from services.telemetry.sdk import Sdk
 from services.tracing import Binding, TracedGather, Traces, traces
-from services.writer import Writer
+from services.writer import SteppedDown, Writer
 from tests.telemetry.views import totals
+from tests.waiting import until
 from tests.world import World
 
 pytestmark = pytest.mark.usefixtures("on")
@@ -67,6 +71,56 @@ async def test_a_watch_that_nobody_answers_is_counted(metrics: InMemoryMetricRea
             async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 60.0):
                 pass
     assert totals(metrics)["muster.kubernetes.requests", "WATCH", "unreachable"] == 1
+
+
+async def test_each_append_is_a_span_which_its_commit_carries_and_is_counted(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    log = MemoryLog("test")
+    writer = Writer(log, "ingest")
+    await writer.take(ev.IngestTaken(holder="one"))
+    assert writer.stored is not None
+    assert writer.traceparent == writer.stored.traceparent == log.commits[0].traceparent
+    await Writer(log, "ingest").take(ev.IngestTaken(holder="other"))
+    with pytest.raises(SteppedDown):
+        await writer.append([ev.Renewed(), ev.Renewed()], basis=0, cause="renew")
+    told = spans.get_finished_spans()
+    assert [span.name for span in told] == ["append"] * 3
+    assert [dict(span.attributes or {}) for span in told] == [
+        {"writer": "ingest", "cause": cause, "events": events}
+        for cause, events in (("taken", 1), ("taken", 1), ("renew", 2))
+    ]
+    carried = [stored.traceparent.split("-")[2] for stored in log.commits]
+    assert carried == [f"{span.context.span_id:016x}" for span in told[:2]]
+    counted = totals(metrics)
+    assert counted["muster.log.commits", "ingest", "taken"] == 2
+    assert counted["muster.log.events", "ingest"] == 2
+    assert counted["muster.log.conflicts", "ingest"] == 1
+
+
+class Far(MemoryLog):
+    """Its end cannot be asked for at first, and is seven commits ahead."""
+
+    asked = 0
+
+    async def end(self) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            raise Unavailable("no server")
+        return 7
+
+
+async def test_how_far_behind_a_service_is_goes_on_being_counted(
+    metrics: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is away for a moment ends it as little as it ends the service."""
+    monkeypatch.setattr("services.decider.LAG_EVERY_S", 0.0)
+    log = Far("test")
+    decider = Decider(log, Writer(log, "planner.a"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
+    measuring = asyncio.create_task(decider._measure_lag())
+    await until(lambda: log.asked > 2, "its end to be asked for again")
+    measuring.cancel()
+    assert totals(metrics)["muster.log.lag", "planner.a"] == 7
 
 
 def test_members_that_come_later_are_bound_in_the_same_trace(spans: InMemorySpanExporter) -> None:

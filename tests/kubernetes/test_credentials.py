@@ -1,0 +1,134 @@
+"""When a transport asks for its credentials, and its files about TLS, again; and what it does while nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from services.kubernetes.access import Access, direct
+from services.kubernetes.client import Client
+from services.kubernetes.errors import NoCredentials, NotFound, Unauthorized
+from services.kubernetes.transport import Transport
+from tests.kubernetes.tokens import Server
+
+
+class Asked:
+    """What is asked off the loop: it counts, and hangs while it is told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.times = answer, 0
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+
+    def __call__(self) -> Any:
+        self.times += 1
+        self.goes_on.wait()
+        return self.answer
+
+
+@pytest.fixture
+def token() -> Iterator[Asked]:
+    asked = Asked("Bearer old")
+    yield asked
+    asked.goes_on.set()
+
+
+@pytest.fixture
+def files() -> Iterator[Asked]:
+    asked = Asked(ssl.create_default_context())
+    yield asked
+    asked.goes_on.set()
+
+
+def refreshed(server: Server, token: Asked) -> Access:
+    return Access(server.url, authorization=token, refreshed=True)
+
+
+async def asks(transport: Transport) -> int:
+    return (await transport.send("get pod", "GET", "/api/v1/namespaces/default/pods/p")).code
+
+
+async def test_a_watch_that_is_not_accepted_asks_for_another_token(server: Server, token: Asked) -> None:
+    """Else it was not accepted until the first was a minute old."""
+
+    async def watch() -> None:
+        async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 60.0):
+            pass
+
+    async with Client(refreshed(server, token)) as client:
+        with pytest.raises(NotFound):
+            await watch()
+        server.token, token.answer = "new", "Bearer new"
+        with pytest.raises(Unauthorized):
+            await watch()
+        with pytest.raises(NotFound):
+            await watch()
+        with pytest.raises(NotFound):
+            await watch()
+    assert token.times == 2
+
+
+async def test_many_at_once_ask_once_for_a_token(server: Server, token: Asked) -> None:
+    """A plugin may take seconds, and each request would have it run."""
+    async with Transport(refreshed(server, token)) as transport:
+        assert await asyncio.gather(*(asks(transport) for _ in range(5))) == [404] * 5
+    assert token.times == 1
+
+
+async def test_a_token_that_does_not_come_is_told_of_and_awaited_on(
+    server: Server, token: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.kubernetes.transport.CREDENTIALS_WITHIN_S", 0.01)
+    token.goes_on.clear()
+    async with Transport(refreshed(server, token)) as transport:
+        for _ in range(2):
+            with pytest.raises(NoCredentials, match=r"no bearer token within 0\.01 s"):
+                await asks(transport)
+        monkeypatch.setattr("services.kubernetes.transport.CREDENTIALS_WITHIN_S", 60.0)
+        token.goes_on.set()
+        assert await asks(transport) == 404
+    assert token.times == 1
+
+
+async def test_files_about_tls_that_cannot_be_looked_at_count_as_they_were(
+    server: Server, files: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that is lost. Before they were ever read nothing is asked."""
+    monkeypatch.setattr("services.kubernetes.transport.FILES_WITHIN_S", 0.01)
+    monkeypatch.setattr("services.kubernetes.transport.TOKEN_LIFE_S", -1.0)
+    server.token = ""
+    files.goes_on.clear()
+    async with Transport(Access(server.url, ssl_context=files)) as transport:
+        with pytest.raises(NoCredentials, match=r"no word of the files about TLS within 0\.01 s"):
+            await asks(transport)
+        monkeypatch.setattr("services.kubernetes.transport.FILES_WITHIN_S", 60.0)
+        files.goes_on.set()
+        assert await asks(transport) == 401
+        looked = files.times
+        monkeypatch.setattr("services.kubernetes.transport.FILES_WITHIN_S", 0.01)
+        files.goes_on.clear()
+        assert await asks(transport) == 401
+    assert files.times == looked + 1
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_what_cannot_change_is_asked_for_once(
+    server: Server, token: Asked, changes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.kubernetes.transport.TOKEN_LIFE_S", -1.0)
+    async with Transport(Access(server.url, authorization=token, refreshed=changes)) as transport:
+        for _ in range(3):
+            assert await asks(transport) == 404
+    assert token.times == (3 if changes else 1)
+
+
+async def test_of_who_has_no_other_a_refusal_is_an_answer(server: Server) -> None:
+    """Asked again it would be refused again."""
+    async with Transport(direct(server.url)) as transport:
+        assert await asks(transport) == 401
+    assert server.asked == 1
