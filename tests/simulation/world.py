@@ -135,15 +135,7 @@ class World(Ending):
 
     def last_commits(self, count: int) -> list[str]:
         """The end of the log, for people."""
-        lines = []
-        for stored in self.witness.commits[-count:]:
-            header = envelope.header_of(stored)
-            if header is None:
-                lines.append(f"  {stored.sequence} {stored.subject}: nobody's")
-                continue
-            lines.append(f"  {stored.sequence} {header.writer} at {header.basis}, {header.cause}")
-            lines += [f"      {event}"[:240] for event in envelope.decode(stored).events]
-        return lines
+        return described(self.witness.commits[-count:])
 
     async def _main(self) -> None:
         self.begin()
@@ -379,6 +371,18 @@ class World(Ending):
         over = self.supervisor.over
         if error is not None and not over and not isinstance(error, (SteppedDown, LogError, ApiError)):
             self.fail(error)
+
+
+def described(commits: list[Stored]) -> list[str]:
+    lines = []
+    for stored in commits:
+        header = envelope.header_of(stored)
+        if header is None:
+            lines.append(f"  {stored.sequence} {stored.subject}: nobody's")
+            continue
+        lines.append(f"  {stored.sequence} {header.writer} at {header.basis}, {header.cause}")
+        lines += [f"      {event}"[:240] for event in envelope.decode(stored).events]
+    return lines
 
 
 def within(items: list[S], begin_s: float, end_s: float) -> list[S]:

@@ -44,6 +44,7 @@ from tests.simulation.plan import FAULTS, IN_TROUBLE, PACES, Outcome, Plan
 from tests.simulation.processes import Process
 from tests.simulation.stead import simulated
 from tests.simulation.workload import Step
+from tests.simulation.world import described
 
 MEMBERS = ("a1", "b2")
 SEEDS = 100_000_000
@@ -120,7 +121,8 @@ class Federation(Ending):
 
     def last_commits(self, count: int) -> list[str]:
         """The end of each log, for people."""
-        return [line for member in self.members for line in (member.alias, *member.last_commits(count))]
+        of_members = [line for member in self.members for line in (f" {member.alias}:", *member.last_commits(count))]
+        return [*of_members, " the federation:", *described(self.witness.commits[-count:])]
 
     def _tell(self) -> None:
         """What came of it, all together."""

@@ -39,10 +39,10 @@ PLANTS: dict[str, Plant] = {
         GANG_JOBS,
         ('{"preconditions": {"uid": uid}, "propagationPolicy"', '{"propagationPolicy"'),
     ),
-    "in doubt is not sent": _plant(
-        "a submission without an answer counts as one that never left",
+    "late and unseen": _plant(
+        "a list does not show what is held, so that what came late stays",
         KUBERNETES,
-        ("if error.sent else NotSent(", "if False else NotSent("),
+        ("clock_ms=clock_ms(date), held=tuple(held))", "clock_ms=clock_ms(date))"),
     ),
     "stop of the first alone": _plant(
         "of a run of several Jobs the others are not stopped",
