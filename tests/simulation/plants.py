@@ -297,7 +297,7 @@ PLANTS: dict[str, Plant] = (
         "purged to the newest": Plant(
             "the retention leaves one snapshot to start from, and that one may be damaged",
             "services.console.retention",
-            (("    oldest = min(state.snapshots)\n", "    oldest = max(state.snapshots)\n"),),
+            (("    oldest = min(taken.", "    oldest = max(taken."),),
         ),
         "reservation for ever": Plant(
             "the room of a starving gang is kept although its time is over",
