@@ -34,11 +34,6 @@ PLANTS: dict[str, Plant] = {
             '        metadata = {"annotations": annotations}\n',
         ),
     ),
-    "clear whoever has the name": _plant(
-        "what is left of a run is deleted by its name, whatever run that is by now",
-        GANG_JOBS,
-        ('{"preconditions": {"uid": uid}, "propagationPolicy"', '{"propagationPolicy"'),
-    ),
     "late and unseen": _plant(
         "a list does not show what is held, so that what came late stays",
         KUBERNETES,
