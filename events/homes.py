@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -131,6 +132,18 @@ async def copy(source: EventLog, target: EventLog) -> int:
         )
     await _copy_base(source, target)
     return copied
+
+
+async def side_by_side(
+    log: EventLog, other: EventLog, after: int = 0, until: int | None = None
+) -> AsyncGenerator[tuple[list[Stored], list[Stored]], None]:
+    """The batches that `log.read` gives, each with what `other` has up to its last place; no more is held. Close it.
+    Raises what `read` raises."""
+    async with aclosing(log.read(after, until)) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            last = batch[-1].sequence
+            yield batch, [stored async for part in other.read(after, last) for stored in part]
+            after = last
 
 
 async def _copy_base(source: EventLog, target: EventLog) -> None:

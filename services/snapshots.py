@@ -129,7 +129,7 @@ class SnapshotKeeper:
         self._decider, self._busy = decider, busy
         self._after_bytes, self._environment = taking
         self._newest = -1
-        """The newest snapshot that the log confirms, whoever took it; -1 before the log was read."""
+        """The newest snapshot that the log confirms, or is about to, whoever took it; -1 before the log was read."""
         self._taken_at_bytes = 0
         """How much was written when that was noticed; a start begins to count at the snapshot that it stands on."""
         self._not_before_s = float("-inf")
@@ -163,12 +163,12 @@ class SnapshotKeeper:
             self._not_before_s = time.monotonic() + self._pause_s
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             return
-        self._newest, self._taken_at_bytes, self._pause_s = taken.sequence, at_bytes, FIRST_PAUSE_S
-        if taken.sequence not in self._decider.state.snapshots:
+        if taken.sequence > self._newest:  # else the child came before the report of the last one's was in the log
             self._decider.report(
                 SnapshotTaken(sequence=taken.sequence, digest=taken.digest, bytes=taken.bytes, state=taken.state)
             )
             logger.info("snapshot taken", extra={"at": taken.sequence, "bytes": taken.bytes})
+        self._newest, self._taken_at_bytes, self._pause_s = taken.sequence, at_bytes, FIRST_PAUSE_S
 
     async def _run_child(self) -> bytes:
         """The last line that it says. It ends with this task."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from events.homes import SUFFIX, copy, is_server, split, without_credentials
+from events.homes import SUFFIX, copy, is_server, side_by_side, split, without_credentials
 from events.log import EventLog, LogError
 from events.subjects import FEDERATION
 from services.console import show
@@ -268,9 +268,14 @@ async def _keep(log: EventLog, path: Path) -> None:
 
 
 async def _are_alike(log: EventLog, other: EventLog) -> bool:
-    batches = [[batch async for batch in each.read()] for each in (log, other)]
-    ours, theirs = ([stored for batch in each for stored in batch] for each in batches)
-    return ours == theirs
+    """Either may be too large to be held."""
+    if await log.bounds() != await other.bounds():
+        return False
+    async with contextlib.aclosing(side_by_side(log, other)) as batches:
+        async for ours, theirs in batches:
+            if ours != theirs:
+                return False
+    return True
 
 
 # ---------------------------------------------------------------------------------------------------------- policy

@@ -27,7 +27,7 @@ import msgspec
 import events as ev
 from events import envelope
 from events.envelope import Stored
-from events.homes import SUFFIX, copy, is_server, without_credentials
+from events.homes import SUFFIX, copy, is_server, side_by_side, without_credentials
 from events.log import EventLog, LogError
 from events.snapshots import Kept
 from events.sqlite import SqliteLog
@@ -204,15 +204,12 @@ async def _confirmed_end(log: EventLog, archive: EventLog) -> int:
 
 async def _check_archived(log: EventLog, archive: EventLog, first: int, last: int) -> None:
     """These commits are in the archive as they are in the log: it has the only copy of what goes. Raises LogError."""
-    place = first - 1
-    async with aclosing(log.read(place, last)) as batches:  # type: ignore[type-var]
-        async for batch in batches:
-            again = [stored async for part in archive.read(place, batch[-1].sequence) for stored in part]
+    async with aclosing(side_by_side(log, archive, first - 1, last)) as batches:
+        async for batch, again in batches:
             for here, there in zip_longest(batch, again):
                 if here is None or there is None or _said(here) != _said(there):
                     place = (here or there).sequence
                     raise LogError(f"commit {place} of the archive is not the log's")
-            place = batch[-1].sequence
 
 
 def _said(stored: Stored) -> tuple[int, str, bytes, bytes]:

@@ -106,7 +106,7 @@ def about(event: Event) -> Named:
 
 
 def _parts(event: Event) -> Iterator[tuple[int, Named, Event]]:
-    if isinstance(event, GroupsRefused) and event.groups:
+    if isinstance(event, GroupsRefused):
         for part, group in enumerate(event.groups):
             yield part, _group(group), msgspec.structs.replace(event, groups=(group,))
     else:
@@ -128,7 +128,7 @@ def _address(kind: type) -> Callable[[Any], Named]:
     for field in ("group", "gang"):
         if field in fields:
             return lambda event: _group(getattr(event, field))
-    for field in ("job", "name", "shard", "digest", "cluster"):
+    for field in ("name", "shard", "digest"):
         if field in fields:
             return lambda event: ("", getattr(event, field))
     return lambda event: ("", "")

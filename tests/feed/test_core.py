@@ -10,7 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import Event, GangPermitted, GroupsRefused, NodeDeleted, PodBound, Ticked, cloudevents, schema, subjects
+from events import (
+    Event,
+    GangPermitted,
+    GroupsRefused,
+    NodeDeleted,
+    PlannerLeft,
+    PodBound,
+    RoomNominated,
+    SchedulingClassObserved,
+    Ticked,
+    cloudevents,
+    schema,
+    subjects,
+)
 from events.envelope import MalformedCommit, Stored
 from services.feed import core
 from tests.events.samples import plain, sample, samples
@@ -73,6 +86,20 @@ def test_what_has_no_namespace_is_named_alone() -> None:
 )
 def test_a_group_is_a_gang_or_a_lone_pod(group: str, named: tuple[str, str]) -> None:
     assert core.about(GangPermitted(group=group, proposals=(), bindings=(), dropped=())) == named
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "named"),
+    [
+        (RoomNominated, "gang", "a/g", ("a", "g")),
+        (SchedulingClassObserved, "digest", "d7", ("", "d7")),
+        (PlannerLeft, "shard", "3", ("", "3")),
+    ],
+)
+def test_other_events_are_about_what_one_field_names(
+    kind: type[Event], field: str, value: str, named: tuple[str, str]
+) -> None:
+    assert core.about(msgspec.structs.replace(sample(kind), **{field: value})) == named
 
 
 def test_one_refusal_of_many_groups_tells_each_of_them_by_itself() -> None:

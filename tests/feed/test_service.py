@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from events import Event, GangPermitted, GroupsRefused, Ticked, permissions
+from events import Event, GangPermitted, GroupsRefused, Ticked, memory, permissions
 from events.cloudevents import FeedMessage
 from events.envelope import MalformedCommit
 from events.feed import Feed, Interrupted
@@ -404,8 +404,12 @@ async def test_a_stream_that_takes_nothing_is_asked_ever_more_seldom(
     await feed.close()
 
 
-async def test_what_begins_a_feed_is_followed_by_all_that_comes(server: EmbeddedServer, cluster: str) -> None:
+@pytest.mark.parametrize("batch", [1, memory.BATCH])
+async def test_what_begins_a_feed_is_followed_by_all_that_comes(
+    server: EmbeddedServer, cluster: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As it was: what a writer with a clock that is behind appended was left out, for as long as that process ran."""
+    monkeypatch.setattr(memory, "BATCH", batch)
     log = MemoryLog(cluster)
     now_ns, old_ns = time.time_ns(), time.time_ns() - 2 * DAY_S * 10**9
     for group, time_ns in (("old", old_ns), ("new", now_ns), ("behind", old_ns), ("newer", now_ns)):
@@ -467,3 +471,15 @@ async def test_a_feed_that_slept_since_the_first_commit_says_so_as_well(
     async with feeding(log, server.url):
         assert [message.id for message in await take(server.url, cluster, 3)] == ["1.0", "4.0", "5.0"]
     assert "the log begins at 4: what was not published behind 1.0 is gone" in caplog.text
+
+
+async def test_a_new_feed_of_a_purged_log_misses_nothing(
+    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has published nothing yet behind which there could be a gap."""
+    log = MemoryLog(cluster)
+    await fill(log, commits=5, events=1)
+    await log.purge(4)
+    async with feeding(log, server.url):
+        assert [message.id for message in await take(server.url, cluster, 2)] == ["4.0", "5.0"]
+    assert "is gone" not in caplog.text

@@ -183,3 +183,41 @@ def test_what_asks_for_too_many_resources_is_rejected_and_the_first_of_them_coun
         found = pod_requests(pod(requests=asked | {"cpu": "1", "memory": "5"}), problems)
         assert (len(found), found["cpu_milli"], found["memory_bytes"]) == (MOST_RESOURCES + 1, 1000, 5)
         assert [(one.field, one.value) for one in problems] == [("sum of requests", "66 resources")] * rejected
+
+
+def test_memory_of_the_pod_itself_replaces_that_of_its_containers() -> None:
+    found = requests_of(containers=[container(memory="5")], resources={"requests": {"memory": "3"}})
+    assert found == {"memory_bytes": 3, "pods": 1}
+
+
+BAD = {"requests": {"cpu": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("field", "spec"),
+    [
+        ("spec.resources.requests.cpu", {"resources": BAD}),
+        ("spec.overhead.cpu", {"overhead": {"cpu": "x"}}),
+        ("spec.initContainers[0].resources.requests.cpu", {"initContainers": [container("i", cpu="x")]}),
+        (
+            "status.resources.requests.cpu",
+            {"resources": {"requests": {"cpu": "1"}}, "status": {"resources": BAD}},
+        ),
+        (
+            "status.allocatedResources.cpu",
+            {"resources": {"requests": {"cpu": "1"}}, "status": {"resources": {}, "allocatedResources": {"cpu": "x"}}},
+        ),
+        (
+            "status.containerStatuses[c].resources.requests.cpu",
+            {"status": {"containerStatuses": [{"name": "c", "resources": BAD}]}},
+        ),
+        (
+            "status.containerStatuses[c].allocatedResources.cpu",
+            {"status": {"containerStatuses": [{"name": "c", "resources": {}, "allocatedResources": {"cpu": "x"}}]}},
+        ),
+    ],
+)
+def test_a_quantity_that_cannot_be_read_is_named_by_its_field(field: str, spec: dict[str, Any]) -> None:
+    problems: list[Any] = []
+    found = pod_requests(pod(containers=[container(cpu="1")], **spec), problems)
+    assert ([one.field for one in problems], found["cpu_milli"]) == ([field], MAX_QUANTITY)

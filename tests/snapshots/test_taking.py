@@ -62,11 +62,13 @@ async def test_each_stands_on_the_one_before_it(commits: list[Stored]) -> None:
         await log.purge(kept.sequence)  # nothing before it can be read any more
 
 
-async def test_without_anything_new_the_last_one_is_it(commits: list[Stored]) -> None:
+async def test_without_anything_new_the_last_one_is_it(commits: list[Stored], monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryLog("test")
     await put_commits(log, commits)
-    assert await take(log) == await take(log)
-    assert len(await log.snapshots.listed()) == 1
+    kept = await take(log)
+    monkeypatch.delattr(snapshots, "packed")  # it is not made again
+    assert await take(log) == kept
+    assert await log.snapshots.listed() == [kept]
 
 
 async def test_the_last_few_stay(log: EventLog, commits: list[Stored]) -> None:
@@ -172,6 +174,11 @@ def environment(server: EmbeddedServer, cluster: str) -> Mapping[str, str]:
     return settings.read({"nats_url": server.url, "cluster": cluster, "log_level": "info"}).environment()
 
 
+def idle(log: EventLog) -> Decider:
+    """A binder's decider that decides nothing."""
+    return Decider(log, Writer(log, "binder"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
+
+
 @asynccontextmanager
 async def keeping(log: EventLog, taking: Taking, *, busy: bool = False) -> AsyncIterator[Decider]:
     """A binder's decider and its keeper."""
@@ -233,7 +240,7 @@ async def test_nothing_is_taken_before_enough_was_written(
 async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_log_knows() -> None:
     world = World()
     world.append("binder", [ev.SnapshotTaken(sequence=1, digest="d", bytes=1, state=1)], cause="outcome")
-    decider = Decider(world.log, Writer(world.log, "binder"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
+    decider = idle(world.log)
     keeper = SnapshotKeeper(decider, lambda: False, Taking(1_000, {}))
     assert not keeper._is_due(), "nothing is read yet"
     await decider.catch_up()
@@ -286,7 +293,7 @@ async def test_after_failures_it_is_tried_ever_more_seldom_until_one_is_taken(
     monkeypatch.setattr(snapshots, "time", SimpleNamespace(monotonic=lambda: now_s))
     log = MemoryLog("test")
     await put_commits(log, commits)
-    decider = Decider(log, Writer(log, "binder"), lambda state: iter(()))  # type: ignore[arg-type,return-value]
+    decider = idle(log)
     await decider.catch_up()
     decider.active = True
     keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
@@ -308,6 +315,34 @@ async def test_after_failures_it_is_tried_ever_more_seldom_until_one_is_taken(
         assert keeper._is_due()
     assert pauses_s == [60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 60]
     assert len(decider.outcomes) == 1
+
+
+async def test_what_is_taken_is_reported_once_and_what_was_written_meanwhile_counts_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A child may read the log before the report of the last one's stands there, and finds nothing new."""
+    world = World()
+    world.append("binder", [ev.BinderTaken(holder="test")])
+    decider = idle(world.log)
+    await decider.catch_up()
+    decider.active, decider.tail_bytes = True, 1_000
+    keeper = SnapshotKeeper(decider, lambda: False, Taking(1_000, {}))
+    assert keeper._is_due()
+
+    async def run_child() -> bytes:
+        decider.tail_bytes += 600
+        return msgspec.json.encode(Kept(sequence=1, digest="d", state=1, bytes=1))
+
+    monkeypatch.setattr(keeper, "_run_child", run_child)
+    await keeper._take()
+    await keeper._take()
+    assert len(decider.outcomes) == 1, "as it was: two, unless the first was folded meanwhile"
+    world.append("binder", [ev.SnapshotTaken(sequence=1, digest="d", bytes=1, state=1)], cause="outcome")
+    decider.state = world.state
+    decider.tail_bytes += 399
+    assert not keeper._is_due()
+    decider.tail_bytes += 1
+    assert keeper._is_due()
 
 
 async def test_a_child_that_does_not_end_is_ended_and_tried_again(

@@ -1,0 +1,36 @@
+"""What all books share: who is due, and how integers are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.ingest.books.ledger import Ledger
+from services.ingest.references import Reference
+from services.ingest.rejection import MOST, Rejection, integer
+
+
+def test_of_who_names_what_changed_so_many_are_due_at_a_time() -> None:
+    """However many name it: each is a fact that may have to be written, and others wait for their turn."""
+    ledger = Ledger()
+    naming = [Reference("Pod", f"{number}") for number in range(5)]
+    for one in naming:
+        ledger.references.put(one, Reference("Workload", "a/w"))
+    ledger.changed(Reference("Workload", "a/w"))
+    assert [ledger.due(2), ledger.due(2), ledger.due(2)] == [naming[:2], naming[2:4], naming[4:]]
+    assert not ledger.any_due
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [("+7", 7), ("7", 7), (str(MOST), MOST), (MOST, MOST), ("0" * 19 + "7", 7), (1, 1)],
+)
+def test_an_integer_may_be_spelled(value: object, found: int) -> None:
+    assert integer(value, "f") == found
+
+
+@pytest.mark.parametrize("value", [True, "+-7", "--7", "-7", 0, MOST + 1, "0" * 20 + "7", "1" * 5_000, "٧", "", None])
+def test_what_is_no_integer_in_its_bounds_is_refused(value: object) -> None:
+    """As a list of digits without end, which Python refuses to read."""
+    refused = integer(value, "f")
+    assert isinstance(refused, Rejection)
+    assert (refused.field, refused.expected) == ("f", f"an integer from 1 to {MOST}")
