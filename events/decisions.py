@@ -276,7 +276,8 @@ class RoomNominated(Decision, frozen=True):
 
 
 class NominationEnded(Decision, frozen=True):
-    """The room is free again: Taken by the replacement, Expired, GangGone."""
+    """The room is free again: Taken by the replacement, Expired, GangGone. Held: it waits at permit there, and may not
+    stay; the time runs on, without room."""
 
     gang: str
     pod: str

@@ -121,11 +121,12 @@ def _end_nominations(
 ) -> Iterator[list[AboutRoom]]:
     """Nominations that end, but for those that the verdicts ended. A replacement that is permitted, or whose proposal is
     still to be judged, keeps its gang's until then."""
-    taken = {verdict.pod for verdict in verdicts if isinstance(verdict, ev.NominationEnded)}
+    ended = (verdict for verdict in verdicts if isinstance(verdict, ev.NominationEnded))
+    taken = {event.pod for event in ended if event.reason == "Taken"}
     waits = {verdict.group for verdict in verdicts if isinstance(verdict, ev.GangPermitted)}
     waits.update(proposal.group for proposal in state.proposals.values() if proposal.group not in judged)
-    for ended in end_nominations(state, policy, waits):
-        yield [event for event in ended if not (isinstance(event, ev.NominationEnded) and event.pod in taken)]
+    for about in end_nominations(state, policy, waits):
+        yield [event for event in about if not (isinstance(event, ev.NominationEnded) and event.pod in taken)]
 
 
 def _reserve(

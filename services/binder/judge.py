@@ -20,7 +20,7 @@ from services.binder.pace import Pace
 from services.binder.reserved import ReservedRoom
 from services.binder.rules.coscheduling import permit
 from services.binder.standing import Standing
-from services.state import reservations, timeouts
+from services.state import membership, reservations, timeouts
 from services.state.fold import State
 from services.state.records import Group, Proposal
 from services.state.verdicts import ABOUT_ROOM
@@ -120,14 +120,18 @@ class Judge:
         place, dropped = place_of(proposal), (*standing.dropped, *standing.lost)
         bindings = self._bindings([*standing.good, *standing.accepted])
         permitted = ev.GangPermitted(group=proposal.group, proposals=(place,), bindings=bindings, dropped=dropped)
-        return [*self._taken(standing), permitted]
+        return [*self._taken(standing, permitted=True), permitted]
 
-    def _taken(self, standing: Standing) -> list[Verdict]:
-        """The group has a place, so that nothing need be kept for it any more: what ends."""
-        key = standing.group.key
+    def _taken(self, standing: Standing, *, permitted: bool) -> list[Verdict]:
+        """The group has a place, so that nothing need be kept for it any more: what ends. A replacement that waits may
+        still be given back, and then the rest of its gang is to be evicted when the time is over."""
+        key, policy = standing.group.key, self.state.policy
+        evict = policy is not None and policy.replacement_policy == "evict"
         taken: list[Verdict] = []
         for nomination in standing.spent:
-            taken.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Taken"))
+            waits = evict and not permitted and not membership.rules_off(self.state.gangs[nomination.gang])
+            reason = "Held" if waits else "Taken"
+            taken.append(ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason=reason))
         if key in self.state.group_nominations:
             taken.append(ev.GroupNominationEnded(group=key, reason="Taken"))
         if key in self.state.reservations:
@@ -137,7 +141,7 @@ class Judge:
     def _hold(self, proposal: Proposal, standing: Standing) -> list[Verdict]:
         """Seeds 000 and 002, Permit, where the quorum is not there."""
         group, place = standing.group, place_of(proposal)
-        verdicts = self._taken(standing)
+        verdicts = self._taken(standing, permitted=False)
         if standing.broken:
             verdicts.append(ev.GangReleased(group=group.key, reason="HoldBroken", pods=standing.lost))
         if standing.dropped:

@@ -4,6 +4,9 @@ After a member of a running gang fails for good, its room is held for its replac
 applies: *keep* the rest as it is (seed 002, After Gang: "if some pods have been pulled up, then the subsequent Gang
 behavior is meaningless"), or *evict* it. A gang that has no live member left has nothing to keep room for.
 
+With *evict* a replacement that waits at permit, as where its gang lacks another, ends nothing: it has the room, but may
+be given back, and then the rest goes when the time is over (`NominationEnded`, Held).
+
 A rack that fails may take thousands of members with it. So one decision is about `Policy.cycle_pods` of them, or a few
 more for the last gang that it evicts, and the next decision goes on. A gang whose evictions would fill more than half of
 a commit is evicted pod by pod. Its room is kept until the last eviction is intended, so that each decision finds in the
@@ -23,7 +26,7 @@ from events.policy import Policy
 from services.binder.bench import Bench
 from services.state import commits, membership
 from services.state.fold import State
-from services.state.records import BOUND, Gang
+from services.state.records import BOUND, Gang, Nomination
 
 AboutRoom = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
@@ -66,7 +69,7 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
         if gang is None or not _broken(state, gang, nomination.task):
             said += 1
             yield [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone")]
-        elif nomination.due and gang.group not in waits:
+        elif nomination.due and gang.group not in waits and not _may_wait(state, nomination, gang):
             ended: list[AboutRoom] = [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="Expired")]
             evictions: list[AboutRoom] = []
             if policy.replacement_policy == "evict" and gang.key not in evicted:
@@ -79,6 +82,12 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
                 for eviction in evictions:
                     yield [eviction]
                 yield ended
+
+
+def _may_wait(state: State, nomination: Nomination, gang: Gang) -> bool:
+    """Whether the replacement may be there and wait at permit, for which no room is kept beside its own: for so long the
+    gang is not half bound, and what it waits for has a time of its own."""
+    return not nomination.node and gang.group in state.holding
 
 
 def _evictions(state: State, gang: Gang) -> list[AboutRoom]:

@@ -19,7 +19,7 @@ from services.binder.reserved import ReservedRoom
 from services.state import fits, nominations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
-from services.state.nominations import claim_key, only_task
+from services.state.nominations import claims_of, only_task
 from services.state.records import HELD, PENDING, PROPOSED, Claim, Group, Nomination, Proposal
 from services.state.tallies import task_of
 from services.state.verdicts import ABOUT_ROOM
@@ -150,8 +150,7 @@ class Standing:
         nomination = self.state.group_nominations.get(self.group.key)
         if nomination is None:
             return
-        keys = [claim_key(uid) for assignment in nomination.assignments for uid in assignment.pods]
-        self.nominated = [claim for key in keys if (claim := self.state.claims.get(key)) is not None]
+        self.nominated = claims_of(self.state, nomination)
         for claim in self.nominated:
             self.bench.give_back(claim)
 

@@ -15,7 +15,7 @@ from services.state import fits
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import NodeTable
-from services.state.nominations import claim_key, only_task
+from services.state.nominations import claims_of, only_task
 from services.state.records import Group
 
 SORTED_BY_NODES = 16
@@ -172,11 +172,8 @@ def _nominated(state: State, group: Group) -> Iterator[Kept]:
             nomination = state.nominations[uid]
             yield Kept(key, only_task(state, nomination), nomination.node, nomination.scheduling_class)
     kept = state.group_nominations.get(group.key)
-    for assignment in kept.assignments if kept is not None else ():
-        for uid in assignment.pods:
-            claim = state.claims.get(claim_key(uid))
-            if claim is not None:
-                yield Kept("", "", claim.node, claim.scheduling_class)
+    for claim in claims_of(state, kept) if kept is not None else ():
+        yield Kept("", "", claim.node, claim.scheduling_class)
 
 
 def _take_nominated(state: State, room: Room, group: Group, parts: Sequence[Part]) -> tuple[Taken, Places]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import events as ev
 from services.state import membership, pods
 from services.state.clock import GROUP_NOMINATION, group_key, of_group, set_deadline
-from services.state.records import NOMINATED, Group, GroupNomination, Nomination
+from services.state.records import NOMINATED, Claim, Group, GroupNomination, Nomination
 
 if TYPE_CHECKING:
     from services.state.fold import State
@@ -113,7 +113,13 @@ def stands(state: State, key: str) -> bool:
     return nomination is not None and nomination.since == since
 
 
+def claims_of(state: State, nomination: GroupNomination) -> list[Claim]:
+    """The room that it keeps. A pod may have come from a group that keeps some for it still: that is not its own."""
+    keys = [claim_key(uid) for assignment in nomination.assignments for uid in assignment.pods]
+    found = [claim for key in keys if (claim := state.claims.get(key)) is not None]
+    return [claim for claim in found if claim.group == nomination.group]
+
+
 def _give_back(state: State, nomination: GroupNomination) -> None:
-    for assignment in nomination.assignments:
-        for uid in assignment.pods:
-            pods.end_nomination(state, claim_key(uid))
+    for claim in claims_of(state, nomination):
+        pods.end_nomination(state, claim.uid)

@@ -246,9 +246,16 @@ def nominated(state: State, event: ev.RoomNominated) -> None:
 
 
 def nomination_ended(state: State, event: ev.NominationEnded) -> None:
+    """A replacement that waits at permit has the room for itself, and may lose it: only the time runs on."""
     pods.answered(state, event.pod)
-    if nominations.end(state, event.pod):
-        pods.end_nomination(state, replacement_key(event.pod))
+    nomination = state.nominations.get(event.pod)
+    if nomination is None:
+        return
+    if event.reason == "Held":
+        nomination.node = ""
+    else:
+        nominations.end(state, event.pod)
+    pods.end_nomination(state, replacement_key(event.pod))
 
 
 def in_force(state: State, clock: Clock, due: list[Deadline]) -> list[Deadline]:

@@ -331,3 +331,25 @@ def test_a_later_nomination_has_its_own_time() -> None:
     assert not world.state.group_nominations[GANG].due
     world.pass_s(6)
     assert world.state.group_nominations[GANG].due
+
+
+def test_a_pod_that_came_from_another_group_takes_none_of_what_that_one_keeps() -> None:
+    """The claim is the pod's, and stays the first group's: ended or spent by the second, it was lost to the first."""
+    world = World()
+    for node in ("n0", "n1"):
+        world.node(node, cpu=2)
+    for gang in ("a", "b"):
+        world.gang(gang, 2, 2)
+
+    def keep(gang: str, uids: tuple[str, ...], node: str) -> None:
+        kept = ev.GroupNominated(f"default/{gang}", (NodeAssignment(node, uids),), 10_000)
+        world.append("binder", [kept], cause="by hand")
+
+    keep("a", ("a-0", "a-1"), "n0")
+    world.pod("a-1", "b", minimum=2)
+    keep("b", ("b-0", "a-1"), "n1")
+    world.pod("a-1", "a", minimum=2)
+    world.append("binder", [ev.GroupNominationEnded("default/b", "Expired")], cause="by hand")
+    assert nominated(world) == ["n0", "n0"]
+    world.append("binder", [ev.GroupNominationEnded("default/a", "Expired")], cause="by hand")
+    assert nominated(world) == []

@@ -18,7 +18,7 @@ from events import Event, dialects
 from services.state import membership
 from services.state.fold import State
 from services.state.naming import named_by
-from services.state.nominations import claim_key, replacement_key
+from services.state.nominations import claims_of, replacement_key
 from services.state.records import BOUND, PENDING, PERMITTED, PROPOSED, SUCCEEDED, Claim, Gang
 
 
@@ -87,8 +87,7 @@ def _ended(state: State, event: Event) -> Sequence[str]:
     if isinstance(event, ev.NominationEnded):
         return (replacement_key(event.pod),)
     if isinstance(event, ev.GroupNominated | ev.GroupNominationEnded) and event.group in state.group_nominations:
-        nominated = state.group_nominations[event.group].assignments
-        return [claim_key(uid) for assignment in nominated for uid in assignment.pods]
+        return [claim.uid for claim in claims_of(state, state.group_nominations[event.group])]
     return ()
 
 
