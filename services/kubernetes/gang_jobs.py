@@ -50,6 +50,12 @@ class _Made(Object):
     metadata: JobMetadata
 
 
+class _Deleted(Object):
+    """A Status, or what is about to go."""
+
+    kind: str
+
+
 class JobSpec(Object):
     completions: Int32 = 1
     suspend: bool | None = None
@@ -132,6 +138,7 @@ class GangPod(Object):
 _job_decoder = msgspec.json.Decoder(Job)
 _jobs_decoder = msgspec.json.Decoder(Listed[Job])
 _pods_decoder = msgspec.json.Decoder(Listed[GangPod])
+_deleted_decoder = msgspec.json.Decoder(_Deleted)
 _made_decoder = msgspec.json.Decoder(_Made)
 
 
@@ -168,11 +175,12 @@ class GangJobs(Transport):
         await self._patch(name, [*tests, told, run], JSON_PATCH)
 
     async def delete(self, name: str, uid: str) -> None:
-        """A Job and whatever belongs to it, if it is still this one. Raises Conflict where it is another, NotFound,
-        ApiError."""
+        """A Job and whatever belongs to it, if it is still this one. Raises Conflict where it is another, and where an
+        admission webhook says so; NotFound, ApiError."""
         request = f"delete {JOBS.name} {self._namespace}/{name}"
         options = msgspec.json.encode({"preconditions": {"uid": uid}, "propagationPolicy": "Background"})
-        (await self.send(request, "DELETE", self._path(JOBS, name), options)).raise_for(request)
+        answer = (await self.send(request, "DELETE", self._path(JOBS, name), options)).raise_for(request)
+        decoded(_deleted_decoder, request, answer.body)  # what stands between may say yes to anything
 
     async def _patch(self, name: str, patch: Any, kind: str) -> None:
         request = f"patch {JOBS.name} {self._namespace}/{name}"

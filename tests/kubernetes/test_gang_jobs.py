@@ -114,8 +114,16 @@ async def test_a_server_that_says_nothing_is_asked_for_as_long_as_was_said(serve
                 await impatient.delete("a", "uid-1")
 
 
+@pytest.mark.parametrize("answer", [{}, [], "It works!"])
+async def test_a_yes_that_is_no_api_servers_has_deleted_nothing(server: Server, jobs: GangJobs, answer: object) -> None:
+    server.answers = [answer]
+    with pytest.raises(Unreachable, match="delete jobs") as told:
+        await jobs.delete("a", "uid-1")
+    assert told.value.sent
+
+
 async def test_what_belongs_to_a_job_goes_with_it(server: Server, jobs: GangJobs) -> None:
-    server.answers = [{}]
+    server.answers = [{"kind": "Status", "status": "Success"}]
     await jobs.delete("a", "uid-1")
     options = {"preconditions": {"uid": "uid-1"}, "propagationPolicy": "Background"}
     assert server.asked == [("DELETE", "/apis/batch/v1/namespaces/training/jobs/a", {}, options)]

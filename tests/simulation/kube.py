@@ -323,8 +323,8 @@ class ApiServer:
                     self._observer.evicted(metadata["uid"], process)
                 return b"{}"
             case "DELETE", "":
-                api.delete(collection, namespace, name, decode(body))
-                return b"{}"
+                gone = api.delete(collection, namespace, name, decode(body))
+                return encode(gone) if isinstance(gone, dict) else view.whole(gone)
         return view.whole(self._put(verb, collection, namespace, name, decode(body), content_type, subresource))
 
     def _put(

@@ -132,9 +132,14 @@ class Kubernetes:
         return Accepted(uid=uid)
 
     async def clear(self, name: str, uid: str) -> Stopped:
+        own = gangs.kubernetes_name(name)
         try:
-            await self._jobs.delete(gangs.kubernetes_name(name), uid)
-        except (NotFound, Conflict):
+            try:
+                await self._jobs.delete(own, uid)
+            except Conflict as error:  # another has its name; or a webhook says no
+                job = await self._jobs.get_job(own)
+                return _failed(error) if job is not None and job.metadata.uid == uid else Absent()
+        except NotFound:
             return Absent()
         except ApiError as error:
             return _failed(error)
