@@ -122,28 +122,35 @@ class Kubernetes:
         return Accepted(uid=uid) if released else Absent()
 
     async def stop(self, name: str, uid: str) -> Stopped:
+        own = gangs.kubernetes_name(name)
         try:
-            await self._jobs.suspend(gangs.kubernetes_name(name), uid, STOPPED_SAID)
+            await self._jobs.suspend(own, uid, STOPPED_SAID)
             await self._suspend(await self._others(uid))
-        except (NotFound, Conflict):
-            return Absent()  # the run of this UID is gone, whatever has its name now
         except ApiError as error:
-            return _failed(error)
+            return await self._undone(own, uid, error)
         return Accepted(uid=uid)
 
     async def clear(self, name: str, uid: str) -> Stopped:
         own = gangs.kubernetes_name(name)
         try:
-            try:
-                await self._jobs.delete(own, uid)
-            except Conflict as error:  # another has its name; or a webhook says no
-                job = await self._jobs.get_job(own)
-                return _failed(error) if job is not None and job.metadata.uid == uid else Absent()
-        except NotFound:
-            return Absent()
+            await self._jobs.delete(own, uid)
         except ApiError as error:
-            return _failed(error)
+            return await self._undone(own, uid, error)
         return Accepted(uid=uid)
+
+    async def _undone(self, own: str, uid: str, error: ApiError) -> Stopped:
+        """What came of an effect on this run that failed. Where another has its name the run is gone; but a webhook may
+        say no in the same way, and then it is there."""
+        if isinstance(error, NotFound):
+            return Absent()
+        if isinstance(error, Conflict):
+            try:
+                job = await self._jobs.get_job(own)
+            except ApiError:
+                return _failed(error)
+            if job is None or job.metadata.uid != uid:
+                return Absent()
+        return _failed(error)
 
     def _gang(self, submission: Submission) -> gangs.Gang | Refused:
         try:

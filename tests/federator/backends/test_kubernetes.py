@@ -368,12 +368,15 @@ async def test_a_clear_that_is_refused(site: KubernetesSite, backend: Kubernetes
     assert isinstance(await backend.clear(NAME, uid), Accepted)
 
 
-async def test_a_clear_with_which_a_webhook_has_a_conflict(site: KubernetesSite, backend: Kubernetes) -> None:
+async def test_a_conflict_that_a_webhook_has_is_no_other_run_of_the_name(
+    site: KubernetesSite, backend: Kubernetes
+) -> None:
     """It is there still: what is taken for gone is never cleared."""
     uid = await submitted(backend)
-    site.cluster.faults.plan(verb="delete", resource="jobs", status=409, times=1)
-    assert isinstance(await backend.clear(NAME, uid), InDoubt)
-    assert isinstance(await backend.clear(NAME, uid), Accepted)
+    for verb, ask in (("patch", backend.stop), ("delete", backend.clear)):
+        site.cluster.faults.plan(verb=verb, resource="jobs", status=409, times=1)
+        assert isinstance(await ask(NAME, uid), InDoubt)
+        assert isinstance(await ask(NAME, uid), Accepted)
 
 
 # ------------------------------------------------------------------------------------------------------------------ ends
