@@ -109,14 +109,7 @@ class World(Ending):
         self.loop.set_exception_handler(self.unhandled)
         with self.files, simulated(self.loop, seed, self.tried), cramped(seed) as meanwhile:
             try:
-                self.loop.run_until_complete(self._main())
-                meanwhile.close()
-                if self.violation is not None:
-                    raise self.violation
-                outcome.digest = self.digest()
-            except Exception as error:
-                self.violation = error
-                outcome.violation = f"{type(error).__name__}: {error}"
+                self.conclude(self._main(), meanwhile, self.digest, outcome)
             finally:
                 self.supervisor.dispose()
                 self.loop.close()

@@ -104,14 +104,7 @@ class Federation(Ending):
             for member in self.members:
                 files.enter_context(member.files)
             try:
-                self.loop.run_until_complete(self._main())
-                meanwhile.close()
-                if self.violation is not None:
-                    raise self.violation
-                outcome.digest = self._digest()
-            except Exception as error:
-                self.violation = error
-                outcome.violation = f"{type(error).__name__}: {error}"
+                self.conclude(self._main(), meanwhile, self._digest, outcome)
             finally:
                 for one in (self, *self.members):
                     one.supervisor.dispose()
