@@ -336,6 +336,8 @@ OF_FEDERATOR = (
     Draw(1, "power loss", slots=FEDERATOR, for_s=(0.5, 5.0)),
 )
 """And what federated histories have besides."""
+OF_MEMBERS = (Draw(1, "etcd restored", for_s=(0.3, 12.0), what=("", "raised")),)
+"""And a federated history's clusters, some of them."""
 
 
 def draw(

@@ -72,6 +72,8 @@ WIDER, NEWEST, LATEST = (0, 2), (0, 2), (0, 1)
 """Faults of these tables, at least and at most."""
 OF_FEDERATOR = (5, 14)
 """As above, of federated histories."""
+RESTORED = (0, 1)
+"""How often the etcd of one of their clusters is restored."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -127,6 +129,8 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     if of == FEDERATED:
         source = random.Random(f"{seed}/federator")
         faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, pace.trouble_s, faulty.OF_FEDERATOR)
+        source = random.Random(f"{seed}/backups")
+        faults += faulty.draw(source, source.randint(*RESTORED), 0.5, pace.trouble_s, faulty.OF_MEMBERS)
         return Plan(seed, steps, faults, of)
     for users, drawn in USERS_OF[of].items():
         if seed >= users.FROM:

@@ -232,7 +232,7 @@ class Federation(Ending):
 
     def _lose_patience(self) -> None:
         """Whatever is not settled is cancelled, and whoever asks for it afterwards waits as long."""
-        for job in self.witness.unsettled():
+        for job in (*self.witness.unsettled(), *self.witness.held_again(self.members)):
             self.people.cancel(job.name)
         self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
 

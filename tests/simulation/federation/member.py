@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from services.simulator.controllers import Controllers
@@ -30,7 +30,20 @@ class MemberApi(ApiServer):
     def _changed(self, collection: Collection, change: Change) -> None:
         super()._changed(collection, change)
         if collection.resource.kind == "Job":
+            self.member.jobs_ever[change.new.object["metadata"]["uid"]] = None
             self.member.safely(self.member.federation.witness.job_changed, self.member, change, self.acting)
+
+    def set_back(self) -> None:
+        super().set_back()
+        self.member.set_back()
+
+
+class _Controllers(Controllers):
+    def begin_anew(self, gone: Iterable[str]) -> None:
+        """As another process does: whatever is there is new. `gone`: UIDs of owners that are not."""
+        for told in (self._dependents, self._concerned, self._bereaved, self._read):
+            told.clear()
+        self._gone = dict.fromkeys(gone)
 
 
 class Member(World):
@@ -46,11 +59,21 @@ class Member(World):
         self.kube.member = self  # type: ignore[attr-defined]
         self.kube.dated = True
         self.kube.ahead_s = self.source.choice((0, self.source.randint(-MOST_SKEW_S, MOST_SKEW_S)))
-        self.controllers = Controllers(self.kube.api)
+        self.controllers = _Controllers(self.kube.api)
+        self.jobs_ever: dict[str, None] = {}
+        """UIDs of Jobs that are or were there."""
+        self.restored = False
+        """Whether its etcd was, from a backup."""
 
     def begin(self) -> None:
         super().begin()
         self.kube.api.apply_new({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+
+    def set_back(self) -> None:
+        self.restored = True
+        jobs = self.kube.api.by_path["batch", "v1", "jobs"].entries.values()
+        there = {job.object["metadata"]["uid"] for job in jobs}
+        self.controllers.begin_anew(uid for uid in self.jobs_ever if uid not in there)
 
     def movers(self) -> list[asyncio.Task[Any]]:
         """What moves pods and Jobs, for as long as the history goes on."""

@@ -6,6 +6,7 @@ from tests.simulation.planting import FEDERATED, Plant
 
 KUBERNETES, GANG_JOBS = "services.federator.backends.kubernetes", "services.kubernetes.gang_jobs"
 GANGS, LEAF = "services.federator.backends.gangs", "services.federator.backends.leaf"
+RETURNED = "services.federator.rules.returned"
 
 
 def _plant(what: str, module: str, *changes: tuple[str, str]) -> Plant:
@@ -64,5 +65,10 @@ PLANTS: dict[str, Plant] = {
         "a cluster's log vouches for a list that showed a run on its way",
         LEAF,
         ("        return self._unsettled.isdisjoint(watched.values()) and", "        return"),
+    ),
+    "runs again": _plant(
+        "what had ended, and runs on a restored cluster again, is not stopped a second time",
+        RETURNED,
+        ("    return run.uid == place.uid and not run.held", "    return place.uid == '' and not run.held"),
     ),
 }

@@ -36,6 +36,7 @@ NAME = "fed"
 """Of the federation."""
 PHASES = (gangs.HELD, gangs.RELEASED, gangs.STOPPED)
 """Of a Job, in their order."""
+STOPPED = PHASES.index(gangs.STOPPED)
 
 
 class Witness:
@@ -104,10 +105,19 @@ class Witness:
         return [job for job in self.told.jobs.values() if job.phase != SETTLED]
 
     def not_let_go(self, members: list[Member]) -> list[str]:
-        """Jobs that are held still: whatever is late is cleared, whatever is kept runs."""
-        found = [(member.alias, job) for member in members for job in _jobs(member)]
-        held = [(alias, job) for alias, job in found if job["metadata"]["annotations"][gangs.PHASE] == gangs.HELD]
-        return [f"{name_of(job)} on {alias}" for alias, job in held]
+        """Jobs that are held still: whatever is late is cleared, whatever is kept runs. But for a winner that had ended
+        before a restore undid its release: that is its user's to delete."""
+        held = [(member, job) for member in members for job in _held(member)]
+        return [f"{name_of(job)} on {member.alias}" for member, job in held if not self._had_ended(member, job)]
+
+    def _had_ended(self, member: Member, job: Object) -> bool:
+        kept = self._kept(member, run_of(job)) if member.restored else None
+        return kept is not None and kept.places[member.alias].phase == ENDED
+
+    def held_again(self, members: list[Member]) -> list[Job]:
+        """Those that wait until their users cancel them: they were settled before a restore undid the release."""
+        owners = [owner_of(job).job for member in members if member.restored for job in _held(member)]
+        return [self.told.jobs[owner] for owner in owners if owner in self.told.jobs]
 
     def check(self, members: list[Member], serving: Running) -> None:
         """Raises Violation."""
@@ -123,9 +133,11 @@ class Witness:
 
     def _is_kept(self, member: Member, job: Object) -> None:
         """Whatever is there belongs to a job that is kept there, by the run that the log has."""
-        owner = msgspec.json.decode(job["metadata"]["annotations"][gangs.MARKER], type=Owner)
+        owner = owner_of(job)
         told = self.told.jobs.get(owner.job)
         place = None if told is None else told.places.get(member.alias)
+        if member.restored and (told is None or is_over(member, run_of(job)) or _phase(job) == STOPPED):
+            return  # it was cleared, or nobody knows any more which run was kept
         if told is None or place is None:
             if run_of(job) not in self.kept or not is_over(member, run_of(job)):
                 raise Violation(f"{name_of(job)} on {member.alias} is of {owner.job}, which is over (7.8, R22)")
@@ -185,6 +197,10 @@ def run_of(job: Object) -> str:
     return str((metadata.get("labels") or {}).get(gangs.FIRST) or metadata["uid"])
 
 
+def owner_of(job: Object) -> Owner:
+    return msgspec.json.decode(job["metadata"]["annotations"][gangs.MARKER], type=Owner)
+
+
 def name_of(job: Object) -> str:
     return str(job["metadata"]["name"])
 
@@ -209,6 +225,10 @@ def _suspended(entry: Any) -> bool:
 
 def _jobs(member: Member) -> Iterator[Object]:
     return (entry.object for entry in member.kube.api.by_path["batch", "v1", "jobs"].entries.values())
+
+
+def _held(member: Member) -> list[Object]:
+    return [job for job in _jobs(member) if job["metadata"]["annotations"][gangs.PHASE] == gangs.HELD]
 
 
 def _pods(member: Member) -> Iterator[Object]:
