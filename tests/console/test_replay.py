@@ -124,7 +124,7 @@ def test_why_a_pod_waits() -> None:
     def why(uid: str) -> str:
         return why_waiting(world.state, world.state.pods[uid])
 
-    assert why("train-0") == "not tried yet"
+    assert why("train-0") == "to be tried"
     world.propose("default/train", {"train-0": "n0"})
     assert why("train-0") == "proposed: n0"
     world.judge()

@@ -1,0 +1,74 @@
+"""Why a pod waits, at any place of a log: what is said is so there."""
+
+import events as ev
+from services.console.summary import waiting_groups
+from services.state.reservations import rooms
+from tests.test_starvation import GANG, MEMBERS, Busy, policy
+from tests.why import why_waiting
+from tests.world import World
+
+
+def why(world: World, uid: str) -> str:
+    return why_waiting(world.state, world.state.pods[uid])
+
+
+def test_who_was_refused_and_is_to_be_tried_again_is_not_said_to_be_tried_never() -> None:
+    """As it was: "not tried yet", of a pod whose condition said what it had been refused for."""
+    world = World()
+    world.pod("web")
+    world.settle()
+    assert why(world, "web").startswith("no nodes available to schedule pods")
+    world.pod("web", priority=5)
+    world.pass_s(2)
+    assert world.state.groups["pod/default/web"].attempts == 1
+    assert why(world, "web") == "to be tried"
+
+
+def test_where_nobody_decides_yet_it_is_said() -> None:
+    world = World()
+    world.pod("web")
+    world.facts(ev.IngestTaken(holder="next"))
+    assert why(world, "web") == "to be tried, once ingest has read the cluster"
+    world.facts(ev.ClusterSynced(nodes=0, pods=1))
+    assert why(world, "web") == "to be tried"
+
+
+def test_where_there_is_no_planner_it_is_said() -> None:
+    world = World()
+    world.lose("a")
+    world.judge()
+    world.pod("web")
+    alone = "to be tried, and no planner that lives owns its partition"
+    assert why(world, "web") == alone
+    world.join("b")
+    assert why(world, "web") == alone
+    world.judge()
+    assert why(world, "web") == "to be tried"
+
+
+def test_a_complete_gang_that_is_held_waits_for_the_others_of_its_group() -> None:
+    world = World()
+    world.node("n0")
+    both = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2, both)
+    world.koordinator("default/b", 2, 2, both)
+    world.propose("default/a", {"a-0": "n0", "a-1": "n0"})
+    world.judge()
+    assert why(world, "a-0") == "waits on node n0 for the rest of its gang group"
+
+
+def test_room_that_is_kept_is_told_in_a_sentence_of_its_own() -> None:
+    busy = Busy(policy(after=1))
+    world = busy.world
+    while not world.state.reservations:
+        busy.end_one()
+    world.deleted(MEMBERS[0])
+    world.pass_s(3)
+    world.plan()
+    (kept,) = world.state.reservations.values()
+    on = len({node for _, node, _ in rooms(kept)})
+    lacks = "gang default/train has 7 of its minimum of 8 pods: less than minAvailable"
+    assert waiting_groups(world.state)[GANG] == (
+        7,
+        f"{lacks}. Room for 8 pods on {on} nodes is kept for it as it becomes free.",
+    )
