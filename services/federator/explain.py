@@ -142,6 +142,8 @@ def _before(state: State, job: Job, event: Event) -> Iterator[Step]:
                         "R16",
                         "another process took over; what it may have sent is repeated",
                     )
+                if place.phase != ENDED and state.clusters[place.account].silent:
+                    yield place.cluster, "asked anew", "R14", "another process took over, which has had no answer yet"
         case ev.ClusterObserved():
             for place in _open_on(job, event.account):
                 if state.clusters[place.account].silent:
