@@ -172,6 +172,19 @@ def test_what_a_purge_left_of_it() -> None:
     assert explained(rest, "other", State()) is None
 
 
+def test_of_what_was_purged_it_says_who_had_fallen_silent() -> None:
+    """Who goes on to be silent says nothing more: as it was, the story had nothing of it."""
+    world = raced(a=50, b=50)
+    world.silent("b")
+    world.at(1, a="running")
+    state = State()
+    for number, event in enumerate(world.log, 1):
+        state.apply(number, [event])
+    lines = explained([], world.job.name, state)
+    assert lines is not None
+    assert [(at.cluster, at.what) for at in lines] == [("", "as of a snapshot"), ("b", "silent")]
+
+
 def test_a_name_that_no_job_has_is_not_explained() -> None:
     assert explained([Said(1, 0, raced(a=1, b=2).log)], "other") is None
 
