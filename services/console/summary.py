@@ -119,13 +119,22 @@ def _why_alike(state: State, pods: list[Pod], left: again.Backoffs) -> str:
     if not group.cohort:
         return _why_untried(state, group)
     _, message = said(state, group)
+    more = " ".join(_more(state, group, left))
+    return f"{message.removesuffix('.')}. {more}" if more else message
+
+
+def _more(state: State, group: Group, left: again.Backoffs) -> Iterator[str]:
+    """What the pods of a refused group are not told in their conditions, in sentences."""
     cohort, kept = state.cohorts[group.cohort], state.reservations.get(group.key)
     if reasons.follows(cohort.reason).for_room and (never := beyond(state, group)):
-        message = f"{message.removesuffix('.')}. {never}"
-    elif kept is not None:
-        message = f"{message.removesuffix('.')}. Room for {_extent(kept)} is kept for it as it becomes free."
-    soon = again.said(state, cohort, group.key, left)
-    return f"{message.removesuffix('.')}. {soon}" if soon else message
+        yield never
+    else:
+        if cohort.reason == "BehindOthers":
+            yield "Groups of other shards that come before it were left their room."
+        if kept is not None:
+            yield f"Room for {_extent(kept)} is kept for it as it becomes free."
+    if soon := again.said(state, cohort, group.key, left):
+        yield soon
 
 
 def _why_untried(state: State, group: Group) -> str:

@@ -3,6 +3,7 @@
 import events as ev
 from services.console.summary import waiting_groups
 from services.state.reservations import rooms
+from tests.planner.test_sharing import behind_others
 from tests.test_starvation import GANG, MEMBERS, Busy, policy
 from tests.why import why_waiting
 from tests.world import World
@@ -55,6 +56,14 @@ def test_a_complete_gang_that_is_held_waits_for_the_others_of_its_group() -> Non
     world.propose("default/a", {"a-0": "n0", "a-1": "n0"})
     world.judge()
     assert why(world, "a-0") == "waits on node n0 for the rest of its gang group"
+
+
+def test_who_was_put_behind_groups_of_other_shards_is_told_so() -> None:
+    """The node is empty: "1 Insufficient cpu", which its condition says, too, is not all that there is to it."""
+    world, _, ours = behind_others()
+    assert why(world, ours).startswith(
+        "0/1 nodes are available: 1 Insufficient cpu. Groups of other shards that come before it were left their room."
+    )
 
 
 def test_room_that_is_kept_is_told_in_a_sentence_of_its_own() -> None:
