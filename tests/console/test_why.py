@@ -1,10 +1,17 @@
 """Why a pod waits, at any place of a log: what is said is so there."""
 
+import pytest
+
 import events as ev
-from services.console.summary import waiting_groups
+from services.binder.report import condition
+from services.console.summary import TO_BE_TRIED, summary, waiting_groups, why_each_waits
+from services.state import snapshot
+from services.state.fold import State
+from services.state.records import HELD
 from services.state.reservations import rooms
 from tests.planner.test_sharing import behind_others
 from tests.test_starvation import GANG, MEMBERS, Busy, policy
+from tests.walk.walk import Walk
 from tests.why import why_waiting
 from tests.world import World
 
@@ -81,3 +88,26 @@ def test_room_that_is_kept_is_told_in_a_sentence_of_its_own() -> None:
         7,
         f"{lacks}. Room for 8 pods on {on} nodes is kept for it as it becomes free.",
     )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_at_any_place_of_a_walk_it_agrees_with_the_state_and_with_the_conditions(seed: int) -> None:
+    walk = Walk(seed, replacement="evict" if seed % 4 == 3 else "keep")
+    walk.walk(300)
+    state = State()
+    for stored in walk.world.log.commits:
+        state.apply_stored(stored)
+        told = {pod.fact.uid: said for pod, said in why_each_waits(state)}
+        assert len(told) == summary(state)["waiting"] == sum(pods for pods, _ in waiting_groups(state).values())
+        for uid, said in told.items():
+            pod, claim, due = state.pods[uid], state.claims.get(uid), condition(state, uid, in_doubt=True)
+            where = f"{state.sequence}: {uid} {pod.status}: {said}"
+            if due is not None:
+                assert said.startswith(due.message.removesuffix(".")), where
+            elif claim is not None and not pod.fact.gated:
+                assert claim.node in said.split(), where
+                assert claim.stage in (HELD, said.partition(":")[0]), where
+            elif not pod.fact.gated and not state.groups[pod.group].cohort:
+                assert said.startswith(TO_BE_TRIED), where
+        if state.sequence % 10 == 0:
+            assert waiting_groups(snapshot.decode(snapshot.encode(state))) == waiting_groups(state)
