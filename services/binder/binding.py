@@ -54,15 +54,19 @@ def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Ou
 
 
 def settled_by(intent: Intent, seen: Seen | None, message: str) -> Outcome:
-    """What an answer of `BY_THE_POD` means, given the pod as it is now; `message`: the server's words."""
+    """What an answer of `BY_THE_POD` means, given the pod as it is now; `message`: the server's words.
+
+    The pod is named: all of its group that wait are told this.
+    """
+    pod = f"pod {intent.namespace}/{intent.name}"
     if seen is None or seen.uid != intent.uid:
-        return failed(intent, "PodGone", "the pod is gone")
+        return failed(intent, "PodGone", f"{pod} is gone")
     if seen.node:
         return assigned(intent, f"already assigned to node {seen.node}", seen.node)
     if seen.terminating:
-        return failed(intent, "PodGone", "the pod is being deleted")
+        return failed(intent, "PodGone", f"{pod} is being deleted")
     if seen.gated:
-        return failed(intent, "Rejected", "the pod has scheduling gates")
+        return failed(intent, "Rejected", f"{pod} has scheduling gates")
     if seen.resource_version == intent.resource_version:
         return failed(intent, "Rejected", message)
     return ev.BindingRenewed(

@@ -29,7 +29,7 @@ def backoffs(state: State) -> Backoffs:
 
 def tried_again_s(state: State, cohort: Cohort, left: Backoffs) -> float | None:
     """In how many seconds the first of the cohort's groups is tried; None: that depends on what happens."""
-    return _left_s(cohort, left) if is_worth_a_try(state, cohort) else None
+    return _left_s(state, cohort, left) if is_worth_a_try(state, cohort) else None
 
 
 def is_worth_a_try(state: State, cohort: Cohort) -> bool:
@@ -41,10 +41,11 @@ def said(state: State, cohort: Cohort, group: str, left: Backoffs) -> str:
     """The same of one group, as a sentence; empty: nobody knows."""
     if not (state.groups[group].woken or has_reason(state, cohort)):
         return ""
-    seconds = _left_s(cohort, left)
+    seconds = _left_s(state, cohort, left)
     return "" if seconds is None else f"Tried again in {seconds:g} s."
 
 
-def _left_s(cohort: Cohort, left: Backoffs) -> float | None:
-    left_ns = left.get(str(cohort.place)) if cohort.backing_off else None
+def _left_s(state: State, cohort: Cohort, left: Backoffs) -> float | None:
+    """The clock of a planner that is gone stands still."""
+    left_ns = left.get(str(cohort.place)) if cohort.backing_off and cohort.shard in state.shards else None
     return None if left_ns is None else round(left_ns / 1e9, 1)

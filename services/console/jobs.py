@@ -31,6 +31,7 @@ from services.federator.specialize import specialize, to_yaml
 from services.federator.state import WRITER
 from services.federator.timeline import Drawing
 from services.start import beginning, read_on
+from services.telemetry.logs import printable
 
 WATCH_S = 0.5
 NOT_NOW = 503
@@ -94,7 +95,7 @@ async def _watched(name: str, federator: _Asking, as_json: bool) -> int:
             lines = _lines(job)
             for line in lines:
                 if line not in before:
-                    print(line, flush=True)
+                    print(printable(line), flush=True)
             before = lines
         if job["phase"] == SETTLED:
             if as_json:
@@ -143,7 +144,7 @@ def status(name: str, nats: str | None, federation: str, *, as_json: bool = Fals
     out.print(show.table(f"{job['name']}: {_stand(job)}", columns, rows))
     for at in job["clusters"]:
         if silent := _silent(at):
-            out.print(f"{at['cluster']} does not answer: {silent}", soft_wrap=True)
+            out.print(printable(f"{at['cluster']} does not answer: {silent}"), soft_wrap=True)
     return 0
 
 

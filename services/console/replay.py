@@ -8,7 +8,7 @@ from time import time_ns as now_ns
 from typing import Any
 
 from events import envelope
-from events.envelope import MalformedCommit, Stored
+from events.envelope import Stored
 from events.log import EventLog
 from services.console.errors import Unusable
 from services.feed.core import timestamp
@@ -113,7 +113,5 @@ async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
 
 def _time_ns(stored: Stored) -> int:
     """0 for what is nobody's commit."""
-    try:
-        return envelope.decode_header(stored).time_ns
-    except MalformedCommit:
-        return 0
+    header = envelope.header_of(stored)
+    return 0 if header is None else header.time_ns

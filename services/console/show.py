@@ -66,7 +66,7 @@ def table(
 
     frame = box.SIMPLE_HEAD if low else box.HEAVY_HEAD
     styles = {"title_justify": "left", "title_style": "bold", "header_style": "bold"}
-    shown = Table(title=title, box=frame, show_edge=not low, **styles)  # type: ignore[arg-type]
+    shown = Table(title=printable(title), box=frame, show_edge=not low, **styles)  # type: ignore[arg-type]
     for column in columns:
         shown.add_column(column, overflow="fold")
     rows = list(rows)

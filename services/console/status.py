@@ -26,7 +26,7 @@ from events.log import EventLog, LogError
 from services.console import show
 from services.console.counted import counted
 from services.console.kinds import check_of_a_cluster
-from services.console.summary import overdrawn, refusals, reserved, tried_again_s
+from services.console.summary import TO_BE_TRIED, overdrawn, refusals, reserved, tried_again_s
 from services.console.versions import supported
 from services.start import state_at
 from services.state import cohorts, versions
@@ -152,7 +152,7 @@ class Observer:
             **self._rates(now_ns),
             "proposals": len(state.proposals),
             "open_intents": len(state.permitted),
-            "waiting": {"not tried yet": len(state.ready), **refusals(state)},
+            "waiting": {TO_BE_TRIED: len(state.ready), **refusals(state)},
             "tried_again_s": tried_again_s(state),
             "nominated_groups": len(state.group_nominations),
             "reserved": reserved(state),

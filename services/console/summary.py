@@ -16,11 +16,13 @@ from services.console.counted import counted
 from services.state import reasons
 from services.state.fold import State
 from services.state.membership import members
-from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, Pod, Reservation
+from services.state.records import BOUND, FAILED, HELD, PENDING, SUCCEEDED, Group, Pod, Reservation
 from services.state.refusals import rejected, said
 from services.state.reservations import rooms
 
 GATED = "gated"
+TO_BE_TRIED = "to be tried"
+"""What a group waits for that may be tried now, whether it was refused before or not."""
 
 
 def summary(state: State) -> dict[str, Any]:
@@ -109,20 +111,39 @@ def _why_alike(state: State, pods: list[Pod], left: again.Backoffs) -> str:
     if stage:
         nodes = dict.fromkeys(state.claims[pod.fact.uid].node for pod in pods)
         one = next(iter(nodes)) if len(nodes) == 1 else ""
-        if stage == "held":
-            return f"waits on {f'node {one}' if one else f'{len(nodes)} nodes'} for the rest of its gang"
+        if stage == HELD:
+            rest = "gang group" if len(state.groups[pods[0].group].gangs) > 1 else "gang"
+            return f"waits on {f'node {one}' if one else f'{len(nodes)} nodes'} for the rest of its {rest}"
         return f"{stage}: {one or f'{len(nodes)} nodes'}"
-    group = state.groups.get(pods[0].group)
-    if group is None or not group.cohort:
-        return "not tried yet"
+    group = state.groups[pods[0].group]
+    if not group.cohort:
+        return _why_untried(state, group)
     _, message = said(state, group)
+    more = " ".join(_more(state, group, left))
+    return f"{message.removesuffix('.')}. {more}" if more else message
+
+
+def _more(state: State, group: Group, left: again.Backoffs) -> Iterator[str]:
+    """What the pods of a refused group are not told in their conditions, in sentences."""
     cohort, kept = state.cohorts[group.cohort], state.reservations.get(group.key)
     if reasons.follows(cohort.reason).for_room and (never := beyond(state, group)):
-        message = f"{message.removesuffix('.')}. {never}"
-    elif kept is not None:
-        message = f"{message} Room for {_extent(kept)} is kept for it as it becomes free."
-    soon = again.said(state, cohort, group.key, left)
-    return f"{message.removesuffix('.')}. {soon}" if soon else message
+        yield never
+    else:
+        if cohort.reason == "BehindOthers":
+            yield "Groups of other shards that come before it were left their room."
+        if kept is not None:
+            yield f"Room for {_extent(kept)} is kept for it as it becomes free."
+    if soon := again.said(state, cohort, group.key, left):
+        yield soon
+
+
+def _why_untried(state: State, group: Group) -> str:
+    """Why nobody has said anything yet of a group as it is now. It may have been refused before, as it was then."""
+    if not state.synced:
+        return f"{TO_BE_TRIED}, once ingest has read the cluster"
+    if state.owner(group) not in state.shards:
+        return f"{TO_BE_TRIED}, and no planner that lives owns its partition"
+    return TO_BE_TRIED
 
 
 def _stage(state: State, pod: Pod) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from services.federator.explain import Line
 from services.federator.timeline import GUARDED, HOLDS, KEPT, OVER, SENT, STOPS, WAITS, Timeline
+from services.telemetry.logs import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +39,7 @@ def picture(line: Timeline, columns: int) -> Text:
     from rich.text import Text
 
     priorities = {alias: f"{priority / 1000:g}" for alias, priority in line.priorities.items()}
-    longest = min(LONGEST_ALIAS, max(map(cell_len, priorities)))
+    longest = min(LONGEST_ALIAS, max(map(cell_len, map(printable, priorities))))
     wide = longest + 1 + max(map(len, priorities.values()))
     cells = max(NARROWEST, min(WIDEST, columns - wide - 2))
     text = Text(no_wrap=True, overflow="ellipsis")
@@ -63,14 +64,15 @@ def told(story: Iterable[Line], when: Callable[[Line], str]) -> Table:
         shown.add_column(style=style, no_wrap=True)
     shown.add_column(overflow="fold")
     for line in story:
-        shown.add_row(when(line), line.rule, cut(line.cluster), f"{line.what}: {line.reason}")
+        shown.add_row(when(line), line.rule, cut(line.cluster), printable(f"{line.what}: {line.reason}"))
     return shown
 
 
 def cut(alias: str) -> str:
-    """To `LONGEST_ALIAS` cells, of which a wide character takes two."""
+    """To `LONGEST_ALIAS` cells, of which a wide character takes two. An alias may be what somebody thought of."""
     from rich.cells import cell_len, set_cell_size
 
+    alias = printable(alias)
     return alias if cell_len(alias) <= LONGEST_ALIAS else f"{set_cell_size(alias, LONGEST_ALIAS - 1).rstrip()}…"
 
 

@@ -101,7 +101,8 @@ def _purged(state: State, name: str) -> Iterator[Line]:
         job = state.jobs[state.names[name]]
         stood = f"{job.phase} on {job.winner}" if job.winner else job.phase
         reason = f"everything before was purged; it was {stood}"
-        yield Line(state.sequence, state.clock.time_ns, "", "as of a snapshot", "", reason)
+        for step in (("", "as of a snapshot", "", reason), *_silences(state, job)):
+            yield Line(state.sequence, state.clock.time_ns, *step)
 
 
 def _folded(
@@ -122,11 +123,15 @@ def _folded(
 
 
 def _accepted(state: State, job: Job, event: ev.JobFederated) -> Iterator[Step]:
-    """Clusters that had not answered by then say nothing new while they go on so: they are told of here."""
     aliases = ", ".join(f"{at.cluster} ({at.priority_milli / 1000:g})" for at in event.clusters)
     yield "", "accepted", "R1", f"submitted to all, by priority: {aliases}"
+    yield from _silences(state, job)
+
+
+def _silences(state: State, job: Job) -> Iterator[Step]:
+    """Clusters that had not answered before the story begins say nothing new while they go on so."""
     for place in job.places.values():
-        if reason := state.clusters[place.account].silent:
+        if place.phase != ENDED and (reason := state.clusters[place.account].silent):
             yield _silent(job, place, reason)
 
 
@@ -142,6 +147,8 @@ def _before(state: State, job: Job, event: Event) -> Iterator[Step]:
                         "R16",
                         "another process took over; what it may have sent is repeated",
                     )
+                if place.phase != ENDED and state.clusters[place.account].silent:
+                    yield place.cluster, "asked anew", "R14", "another process took over, which has had no answer yet"
         case ev.ClusterObserved():
             for place in _open_on(job, event.account):
                 if state.clusters[place.account].silent:

@@ -174,8 +174,10 @@ class Attempt:
                 return excess
 
     def _halve_optional(self) -> bool:
-        """Give back the room of the last half of the optional pods; whether there were any."""
+        """Give back the room of the last half of the optional pods; whether there were any, besides the last of all."""
         optional = sum(pods for _, rows, required in self._placed if not required for _, pods in rows)
+        if optional == self.found == 1:
+            return False
         left = optional // 2
         for at, (index, rows, required) in enumerate(self._placed):
             if not required:

@@ -34,13 +34,13 @@ def test_only_a_definite_answer_is_an_outcome(answer: str, assigned: str, expect
 @pytest.mark.parametrize(
     ("seen", "expected", "message"),
     [
-        (None, "PodGone", "the pod is gone"),
-        (Seen("another", "9", "", False, False), "PodGone", "the pod is gone"),
+        (None, "PodGone", "pod default/web is gone"),
+        (Seen("another", "9", "", False, False), "PodGone", "pod default/web is gone"),
         (Seen("uid", "9", "n0", False, False), "PodBound", None),
         (Seen("uid", "9", "n1", False, False), "AlreadyAssigned", "already assigned to node n1"),
         (Seen("uid", "9", "n0", True, False), "PodBound", None),
-        (Seen("uid", "9", "", True, False), "PodGone", "the pod is being deleted"),
-        (Seen("uid", "9", "", False, True), "Rejected", "the pod has scheduling gates"),
+        (Seen("uid", "9", "", True, False), "PodGone", "pod default/web is being deleted"),
+        (Seen("uid", "9", "", False, True), "Rejected", "pod default/web has scheduling gates"),
         (Seen("uid", "9", "", False, False), "BindingRenewed", None),
     ],
 )

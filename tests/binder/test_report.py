@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 import events as ev
+from events.policy import DEFAULT_POLICY
 from services.binder.report import condition, failed_scheduling, rejected, scheduled
+from tests.bounds import bound
 from tests.facts import pod
 from tests.why import why_waiting
 from tests.world import World
@@ -150,6 +153,28 @@ def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when
     again = condition(world.state, "alone")
     assert again is not None
     assert again.message == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
+
+
+def test_a_gang_that_is_too_large_for_something_else_by_now_is_told_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: its pods were told of the limit that an admin had raised since."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, gang_pods=50))
+    world.node("n0", cpu=60, memory_gi=60)
+    uids = world.gang("large", 60, 60)
+    world.plan()
+    first = condition(world.state, uids[0])
+    assert first is not None
+    assert first.message == "gang default/large has 60 pods, more than the limit of 50"
+    world.append("binder", [ev.ConditionsReported(reason=first.said, pods=((uids[0], "900"),))], cause="outcome")
+    bound(monkeypatch, 1_000)
+    for limit in (55, 100):
+        world.append(
+            "admin", [ev.PolicyChanged(policy=msgspec.structs.replace(DEFAULT_POLICY, gang_pods=limit))], "admin"
+        )
+        world.plan()
+        again = condition(world.state, uids[0])
+        assert (again is not None) == (limit == 100), "not for another number"
+    assert again is not None
+    assert again.message.endswith(" bytes too large for a commit")
 
 
 @pytest.mark.parametrize("cut", ["a", "-", ".", "..", "-."])

@@ -52,3 +52,13 @@ async def test_the_time_that_is_left_is_the_logs() -> None:
     world.settle()
     assert world.where("train-0") != [""]
     assert (await verify(world.log)).verified
+
+
+async def test_of_a_planner_that_is_gone_no_time_is_told() -> None:
+    """Its clock stands still: nobody knows when there is another."""
+    world = refused()
+    world.node("n1")
+    world.lose("a")
+    world.judge()
+    assert "Tried again" not in why(world)
+    assert (await status(world))["tried_again_s"] == {}

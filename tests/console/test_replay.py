@@ -75,6 +75,18 @@ async def test_a_time_ends_before_the_first_younger_commit() -> None:
     assert (await replay(log, "2200-01-01")).sequence == 3
 
 
+async def test_what_is_nobodys_commit_says_nothing_of_the_time(world: World) -> None:
+    """Who may read the log can put a message onto a writer's subject. As it was: with a time to come in its header no
+    later place of the log had a time any more."""
+    end = world.state.sequence
+    forged = Header(writer="admin", epoch=0, basis=0, time_ns=(1 << 63) - 1, cause="facts")
+    world.log.append_now(subjects.subject("test", "ingest"), forged, b"[]", world.log._last["muster.test.ingest"])
+    world.state.apply_stored(world.log.commits[-1])
+    world.node("n1")
+    assert (await replay(world.log, "2026-01-01")).sequence == end + 2
+    assert await when(world.log, end + 1) == ""
+
+
 def test_a_time_without_a_zone_is_utc_wherever_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "Asia/Tokyo")
@@ -124,7 +136,7 @@ def test_why_a_pod_waits() -> None:
     def why(uid: str) -> str:
         return why_waiting(world.state, world.state.pods[uid])
 
-    assert why("train-0") == "not tried yet"
+    assert why("train-0") == "to be tried"
     world.propose("default/train", {"train-0": "n0"})
     assert why("train-0") == "proposed: n0"
     world.judge()

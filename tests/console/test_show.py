@@ -20,9 +20,11 @@ def test_of_a_long_table_it_is_said_how_much_is_left_out(capsys: pytest.CaptureF
 
 
 def test_a_table_shows_what_a_terminal_would_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines of a cell stay lines."""
-    show.console().print(show.table("Waiting", ("pods", "why"), [("ml/a\nml/b", "names \x1b[2Jml/\x07[/red]")]))
+    """Lines of a cell stay lines. A job's title names a cluster by its alias, which is anything."""
+    rows = [("ml/a\nml/b", "names \x1b[2Jml/\x07[/red]")]
+    show.console().print(show.table("train: racing on a\x1b[2J", ("pods", "why"), rows))
     said = capsys.readouterr().out
+    assert r"train: racing on a\x1b[2J" in said
     assert r"names \x1b[2Jml/\x07[/red]" in said
     assert [line.split()[1] for line in said.splitlines() if "ml/b" in line] == ["ml/b"]
 
@@ -80,6 +82,7 @@ def test_a_list_has_a_row_for_each_of_its_values(
     shown = [[cell.strip() for cell in line] for line in said if len(line) == 2 or line[0].startswith("Pod")]
     some = [["some of them", "Pod 0"], *([f"Pod {i}"] for i in range(1, 150))]
     assert shown == [["none of them", "none"], *some, ["one", "1"]]
+    assert cells.pop(0) == "State"
     assert len(cells) == 2 * 152
 
 

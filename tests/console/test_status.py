@@ -71,7 +71,7 @@ async def test_writers_shards_and_who_waits_as_the_log_says() -> None:
     assert waiting == {"awaiting", "parked"}
     assert found["proposals"] == len(world.state.proposals)
     assert found["waiting"]["InsufficientRoom"] == sum(shard["refused"] for shard in found["shards"].values())
-    assert found["waiting"]["not tried yet"] == sum(shard["to_try"] for shard in found["shards"].values()) == 0
+    assert found["waiting"]["to be tried"] == sum(shard["to_try"] for shard in found["shards"].values()) == 0
     assert "planner.b" not in (await of(_gone(world)))["writers"]
 
 
@@ -257,7 +257,7 @@ async def test_a_small_terminal_shows_what_is_now_first() -> None:
     """Of what is too high for it, `--watch` shows the beginning. As it was: lists of writers and shards."""
     world = World(shards=tuple(f"s{number}" for number in range(40)))
     beginning = printed(await of(world), width=80).split("\n")[:20]
-    for word in ("decisions/s", "proposals to judge", "rejected objects", "not tried yet"):
+    for word in ("decisions/s", "proposals to judge", "rejected objects", "to be tried"):
         assert any(word in line for line in beginning)
 
 
@@ -309,7 +309,7 @@ def test_of_a_file_there_are_no_leases(log: Path) -> None:
     assert found["cluster"] == "simulated"
     assert found["age_s"] == 0
     assert {writer["lease"] for writer in found["writers"].values()} == {None}
-    assert found["waiting"] == {"not tried yet": 0, "InsufficientRoom": 1}
+    assert found["waiting"] == {"to be tried": 0, "InsufficientRoom": 1}
     assert found["shards"] == {"0": {"alive": True, "partitions": 64, "to_try": 0, "refused": 1}}
 
 

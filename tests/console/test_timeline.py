@@ -104,3 +104,14 @@ def test_a_wide_alias_does_not_shift_its_line() -> None:
     assert {cell_len(row.partition(MARKS[WAITS])[0]) for row in rows} == {28}
     assert {cell_len(row) for row in rows} == {79}
     assert rows[2].startswith("北京" * 5 + "北… ")
+
+
+def test_what_a_terminal_would_obey_is_shown_as_it_is_written() -> None:
+    """An alias is what a job's user thought of; whoever explains the job may be somebody else."""
+    alias = "a\x1b[2J\n"
+    step = Line(1, 0, alias, "given up", "R21", "ann declared: \x1b[31mred\nand more")
+    drawn = printed(picture(timeline(5, **{alias: [(0, SENT), (2, KEPT)], "b": [(0, SENT)]}), 80), 80)
+    (row,) = printed(told([step], lambda _: "now"), 120)
+    assert all(line.isprintable() for line in (*drawn, row))
+    assert drawn[0].startswith(r"a\x1b[2J\n 50 ·")
+    assert row.rstrip() == r"now R21 a\x1b[2J\n given up: ann declared: \x1b[31mred\nand more"

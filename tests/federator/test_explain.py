@@ -1,14 +1,20 @@
 """A job's story (`services.federator.explain`): given these events, these lines."""
 
+from itertools import chain
+
 import msgspec
 import pytest
 
 import events as ev
 from services.federator import core
-from services.federator.explain import Line, Said, explained
-from services.federator.requests import shown
+from services.federator.explain import Line, Said, Story, explained
+from services.federator.records import ENDED
+from services.federator.requests import by_name, shown
 from services.federator.rules import forgotten
 from services.federator.state import State
+from tests.federator import simulation
+from tests.federator.held import HeldWorld
+from tests.federator.logs import history
 from tests.federator.world import Federation
 
 
@@ -111,6 +117,20 @@ def test_the_holder_falls_silent_and_answers_again() -> None:
     assert told(world)[-2:] == [("low", "silent", "R9"), ("low", "answers again", "R14")]
 
 
+def test_the_next_process_begins_without_what_the_one_before_knew_of_a_silence() -> None:
+    """As it was: the story ended with the silence, however long the cluster had answered again, and whatever came of
+    that: it "is not elected", and was."""
+    world = raced(low=10, high=50)
+    world.silent("low")
+    world.at(1)
+    world.append(ev.FederatorTaken(holder="next"))
+    assert told(world)[-2:] == [("low", "silent", "R14"), ("low", "asked anew", "R14")]
+    assert not any(at["silent"] for at in shown(world.state, world.job)["clusters"])
+    world.back("low")
+    world.at(2, low="running")
+    assert told(world)[-1] == ("low", "running", "R2")
+
+
 def test_a_cluster_that_did_not_answer_before_the_job_came_is_told_of() -> None:
     """As it was: nothing, as long as it went on to be silent, and the job went on to be submitted there."""
     world = Federation(low=10, high=50)
@@ -152,6 +172,19 @@ def test_what_a_purge_left_of_it() -> None:
     assert explained(rest, "other", State()) is None
 
 
+def test_of_what_was_purged_it_says_who_had_fallen_silent() -> None:
+    """Who goes on to be silent says nothing more: as it was, the story had nothing of it."""
+    world = raced(a=50, b=50)
+    world.silent("b")
+    world.at(1, a="running")
+    state = State()
+    for number, event in enumerate(world.log, 1):
+        state.apply(number, [event])
+    lines = explained([], world.job.name, state)
+    assert lines is not None
+    assert [(at.cluster, at.what) for at in lines] == [("", "as of a snapshot"), ("b", "silent")]
+
+
 def test_a_name_that_no_job_has_is_not_explained() -> None:
     assert explained([Said(1, 0, raced(a=1, b=2).log)], "other") is None
 
@@ -175,3 +208,35 @@ def test_forgotten_and_what_came_late_and_the_next_of_its_name(monkeypatch: pyte
     again = core.federated(world.state, world.mcc, "fed.u2", "digest")
     lines = explained([*commits, Said(len(commits) + 1, 0, [again])], name) or []
     assert [(at.cluster, at.what, at.rule) for at in lines][-5:] == [*steps, ("", "accepted", "R1")]
+
+
+RUNS = {"waiting", "running", "stopping", "unknown", "succeeded", "failed", "stopped", "gone"}
+HEARD = {"silent": True, "answers again": False, "asked anew": False}
+BACK = {"back": ""}
+"""It is there again, and how it is was not seen yet."""
+
+
+@pytest.mark.parametrize("of", [simulation.World, HeldWorld])
+@pytest.mark.parametrize("seed", range(40, 60))
+def test_at_any_place_the_last_word_of_the_story_is_what_the_status_says(seed: int, of: type[simulation.World]) -> None:
+    commits = history(seed, of)
+    state = State()
+    stories = {
+        event.name: Story(event.name, State()) for event in chain(*commits) if isinstance(event, ev.JobFederated)
+    }
+    for number, commit in enumerate(commits, 1):
+        state.apply(number, commit)
+        for name, tale in stories.items():
+            tale.add(Said(number, 0, commit))
+            job = by_name(state, name)
+            if job is None:
+                continue
+            accepted = max(at for at, line in enumerate(tale.lines) if line.what == "accepted")
+            for at in shown(state, job)["clusters"]:
+                steps = [line.what for line in tale.lines[accepted:] if line.cluster == at["cluster"]]
+                heard = [HEARD[step] for step in steps if step in HEARD]
+                runs = [BACK.get(step, step) for step in steps if step in RUNS | BACK.keys()]
+                if at["phase"] != ENDED:
+                    assert bool(at["silent"]) == (heard or [False])[-1], f"{number}: {name} on {at}: {steps}"
+                if job.places[at["cluster"]].is_there:
+                    assert at["run"] == (runs or [""])[-1], f"{number}: {name} on {at}: {steps}"

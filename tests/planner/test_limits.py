@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -138,7 +140,12 @@ def test_what_a_group_holds_already_counts(monkeypatch: pytest.MonkeyPatch) -> N
     bound(monkeypatch, 1_000)
     (refused,) = world.plan()
     assert isinstance(refused, ev.GroupsRefused)
-    assert refused.reason == "GangTooLarge"
+    assert (refused.reason, refused.needed) == ("GangTooLarge", 1)
+    told = re.fullmatch(
+        r"a permit for 1 pods of gang default/train is (\d+) bytes too large for a commit", refused.detail
+    )
+    assert told is not None, refused.detail  # as it was: for 0 pods, and by 0 bytes
+    assert int(told[1]) > 0
 
 
 def test_no_room_is_asked_for_that_no_commit_takes(monkeypatch: pytest.MonkeyPatch) -> None:
