@@ -114,7 +114,7 @@ def _why_alike(state: State, pods: list[Pod], left: again.Backoffs) -> str:
         return f"{stage}: {one or f'{len(nodes)} nodes'}"
     group = state.groups.get(pods[0].group)
     if group is None or not group.cohort:
-        return "not tried yet"
+        return "to be tried again" if group is not None and group.attempts else "not tried yet"
     _, message = said(state, group)
     cohort, kept = state.cohorts[group.cohort], state.reservations.get(group.key)
     if reasons.follows(cohort.reason).for_room and (never := beyond(state, group)):
