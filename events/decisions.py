@@ -359,7 +359,8 @@ class PodEvicted(Decision, frozen=True):
 
 
 class EvictionFailed(Decision, frozen=True):
-    """Outcome: the pod has ended, or its gang has its minimum again. In older logs also a definite no to an eviction."""
+    """Outcome: the pod has ended, its gang has its minimum again, or the policy is keep by then. In older logs also a
+    definite no to an eviction."""
 
     uid: str
     namespace: str

@@ -20,6 +20,7 @@ from services.planner.rules.starvation.occupants import occupants
 from services.planner.rules.starvation.starving import may_ask, starves
 from services.state import commits, lacking
 from services.state.records import Group
+from services.state.refusals import LIMITED
 
 if TYPE_CHECKING:
     from services.planner.core import Cycle
@@ -105,7 +106,7 @@ def _unplaceable(cycle: Cycle, group: Group, rolls: list[Roll]) -> Refusal | Non
         return refusal
     pods = sum(roll.whole.placeable for roll in rolls)
     if pods > cycle.policy.gang_pods:
-        detail = f"{name_of(group)} has {pods} pods, more than the limit of {cycle.policy.gang_pods}"
+        detail = f"{name_of(group)} has {pods} pods, {LIMITED}{cycle.policy.gang_pods}"
         return Refusal("GangTooLarge", detail, pods)
     return _needs_gated(together) if pods else _needs_gated([roll.whole for roll in rolls], least=1)
 

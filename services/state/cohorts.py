@@ -130,7 +130,7 @@ def refused(state: State, event: ev.GroupsRefused) -> None:
 
 def _about(state: State, group: Group, event: ev.GroupsRefused) -> str:
     """What is missing, but for how much of it; empty where the reason says all. Pods are told again when it changes."""
-    if event.reason in ("PodsGated", "UnsupportedConstraint", "GangTooLarge"):
+    if event.reason in ("PodsGated", "UnsupportedConstraint"):
         return _countless(event.detail)
     if reasons.follows(event.reason).for_room:
         more = event.detail.partition(". ")[2]  # behind the sentence that counts which pods of a gang have a node

@@ -252,7 +252,8 @@ def _binder_taken(state: State, event: ev.BinderTaken) -> None:
 
 
 def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
-    """The commits behind it are folded by the version that it names."""
+    """The commits behind it are folded by the version that it names. A proposal by the rules before, which those in force
+    refuse, is no disagreement between planner and binder."""
     if not versions.may_follow(state, event):
         state.ignore(event)
         return
@@ -261,6 +262,9 @@ def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
         raise UnknownVersion(f"{later}, and this code has {listed(FOLDS)}")
     state.rules_version, state.state_version = event.rules, event.state
     _other_rules(state)
+    for proposal in state.proposals.values():
+        if (group := state.groups.get(proposal.group)) is not None:
+            group.changed = state.sequence
 
 
 def _policy(state: State, event: ev.PolicyAdopted | ev.PolicyChanged) -> None:

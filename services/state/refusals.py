@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 
+LIMITED = "more than the limit of "
+"""In the message of a gang that has too many pods; the policy's limit follows."""
+
+
 def said(state: State, group: Group) -> tuple[str, str]:
     """(What is written again only when it changes, the message) for the pods of a group in a cohort."""
     cohort = state.cohorts[group.cohort]
     if cohort.reason == "TooFewPods":
         return cohort.condition, lacking.pods(state, group, cohort) or cohort.message
+    if cohort.reason == "GangTooLarge":  # for a limit, which an admin may change, or for what a commit takes
+        _, limited, limit = cohort.message.rpartition(LIMITED)
+        return f"{cohort.condition}: {limit}" if limited else cohort.condition, cohort.message
     if cohort.reason != "GangNotDeclared" or not state.rejections:
         return cohort.condition, cohort.message
     for key in group.gangs:

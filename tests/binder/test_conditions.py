@@ -108,6 +108,20 @@ async def test_a_pod_that_comes_to_a_gang_that_was_refused_is_told_what_it_waits
     assert [one["reason"] for one in client.said] == ["WaitingForMembers"]
 
 
+async def test_a_gang_that_leaves_its_group_is_told_of_itself_alone() -> None:
+    """It waits for the same as before; its key is the group's, so that it went on speaking for both."""
+    reader = Reader(world := World())
+    world.node("n0", cpu=1)
+    both = {"groups": ("default/a", "default/b")}
+    for gang, named in (("default/a", both), ("default/b", both), ("default/a", None)):
+        world.koordinator(gang, 2, 2, named)
+        world.pass_s(5)
+        world.settle()
+        await reader.round()
+    said = dict(zip(reader.client.conditions, reader.client.said, strict=True))
+    assert all(" gang default/a: 1 of the 2 pods " in said[uid]["message"] for uid in ("a-0", "a-1"))
+
+
 async def test_pods_that_wait_are_told_when_their_pod_group_comes_and_cannot_be_read_and_when_it_goes() -> None:
     world, client = World(), Client()
     world.node("n0")

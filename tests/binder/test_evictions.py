@@ -6,9 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import events as ev
+from events.policy import DEFAULT_POLICY
 from services.binder.service import effects
 from services.binder.service.effects import LOAD, Effects
 from services.kubernetes.errors import ApiError, Conflict, Forbidden, NotFound, Unreachable
@@ -30,9 +32,13 @@ class Evicting:
         self.outcomes: list[ev.Event] = []
         self.intended = {uid: SimpleNamespace(uid=uid, namespace="ml", name=uid) for uid in uids}
         self.known = {uid: SimpleNamespace(gang="", status=BOUND, fact=SimpleNamespace(namespace="ml")) for uid in uids}
-        state = SimpleNamespace(permitted={}, evictions=self.intended, pods=self.known, gangs={})
-        decider: Any = SimpleNamespace(state=state, report=self.outcomes.append)
+        self.state = SimpleNamespace(permitted={}, evictions=self.intended, pods=self.known, gangs={})
+        self.set_policy("evict")
+        decider: Any = SimpleNamespace(state=self.state, report=self.outcomes.append)
         self.effects = Effects(decider, self, 4)  # type: ignore[arg-type]
+
+    def set_policy(self, replacement: str) -> None:
+        self.state.policy = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy=replacement)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
         self.in_flight += 1
@@ -177,6 +183,20 @@ async def test_a_pod_that_ends_or_goes_while_its_eviction_is_refused_is_left_alo
         await until(lambda: evicting.outcomes, "the end of it")
         assert evicting.outcomes == [expected]
         assert len(evicting.asked) < 4
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+async def test_a_policy_that_keeps_the_rest_by_now_calls_off_what_cannot_land_any_more(in_doubt: bool) -> None:
+    """An admin saw that gangs are torn down, and set it; hours later a disruption budget let go, and pods went."""
+    budget = ApiError("evict", 429, "TooManyRequests", BUDGET)
+    first = Unreachable("evict", "Timeout", "", sent=True) if in_doubt else budget
+    async with Evicting("p0", answers=[first, budget]) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.asked, "an attempt")
+        evicting.set_policy("keep")
+        await until(lambda: evicting.outcomes, "the end of it")
+    called_off = ev.EvictionFailed(uid="p0", namespace="ml", name="p0", message="the policy is keep by now")
+    assert evicting.outcomes == [ev.PodEvicted(uid="p0", namespace="ml", name="p0") if in_doubt else called_off]
 
 
 async def test_an_eviction_in_doubt_of_a_pod_that_has_ended_is_repeated() -> None:

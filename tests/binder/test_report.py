@@ -10,7 +10,6 @@ import pytest
 import events as ev
 from events.policy import DEFAULT_POLICY
 from services.binder.report import condition, failed_scheduling, rejected, scheduled
-from tests.bounds import bound
 from tests.facts import pod
 from tests.why import why_waiting
 from tests.world import World
@@ -155,26 +154,43 @@ def test_a_condition_is_written_again_when_the_set_of_resources_changes_not_when
     assert again.message == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
 
 
-def test_a_gang_that_is_too_large_for_something_else_by_now_is_told_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was: its pods were told of the limit that an admin had raised since."""
-    world = World(msgspec.structs.replace(DEFAULT_POLICY, gang_pods=50))
-    world.node("n0", cpu=60, memory_gi=60)
-    uids = world.gang("large", 60, 60)
+def test_a_gang_that_is_too_large_is_told_by_which_limit() -> None:
+    """An admin raised it, and its pods went on saying the old one: "more than the limit of 1", where 2 are allowed; or
+    that, where a commit takes no more."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, gang_pods=1))
+
+    def told(*uids: str) -> list[str]:
+        found = {uid: condition(world.state, uid) for uid in uids}
+        for uid, due in found.items():
+            if due is not None:
+                report = ev.ConditionsReported(reason=due.said, pods=((uid, world.version()),))
+                world.append("binder", [report], cause="outcome")
+        return ["" if due is None else due.message for due in found.values()]
+
+    first, second, third = world.gang("train", 3, 3)
     world.plan()
-    first = condition(world.state, uids[0])
-    assert first is not None
-    assert first.message == "gang default/large has 60 pods, more than the limit of 50"
-    world.append("binder", [ev.ConditionsReported(reason=first.said, pods=((uids[0], "900"),))], cause="outcome")
-    bound(monkeypatch, 1_000)
-    for limit in (55, 100):
-        world.append(
-            "admin", [ev.PolicyChanged(policy=msgspec.structs.replace(DEFAULT_POLICY, gang_pods=limit))], "admin"
-        )
-        world.plan()
-        again = condition(world.state, uids[0])
-        assert (again is not None) == (limit == 100), "not for another number"
-    assert again is not None
-    assert again.message.endswith(" bytes too large for a commit")
+    assert told(first) == ["gang default/train has 3 pods, more than the limit of 1"]
+    larger = msgspec.structs.replace(DEFAULT_POLICY, gang_pods=2)
+    world.append("admin", [ev.PolicyChanged(policy=larger)], cause="admin")
+    world.plan()
+    assert told(first, second) == ["gang default/train has 3 pods, more than the limit of 2"] * 2
+    world.pod("train-3", "train", minimum=3)
+    world.plan()
+    assert told(first, third) == ["", "gang default/train has 4 pods, more than the limit of 2"], "not for a count"
+    world.append("admin", [ev.PolicyChanged(policy=DEFAULT_POLICY)], cause="admin")
+    too_large = "a permit for 4 pods of gang default/train is 9 bytes too large for a commit"
+    refusal = ev.GroupsRefused(
+        reason="GangTooLarge",
+        detail=too_large,
+        attempt=0,
+        needed=4,
+        placeable=0,
+        nodes=0,
+        node_reasons={},
+        groups=("default/train",),
+    )
+    world.append("planner.a", [refusal], cause="by hand")
+    assert told(first) == [too_large]
 
 
 @pytest.mark.parametrize("cut", ["a", "-", ".", "..", "-."])

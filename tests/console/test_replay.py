@@ -143,6 +143,19 @@ def test_why_a_pod_waits() -> None:
     assert why("train-0") == "waits on node n0 for the rest of its gang"
 
 
+def test_a_gang_whose_shard_is_gone_is_to_be_tried() -> None:
+    """Each shard that comes or goes had half of those that wait say that nobody tried them yet."""
+    world = World(shards=("a", "b"))
+    world.node("n0", cpu=1)
+    world.gang("train", 2, 2)
+    owner = world.state.owner(world.state.groups["default/train"])
+    assert waiting_groups(world.state) == {"default/train": (2, "to be tried")}
+    world.plan(owner)
+    world.leave(owner)
+    world.judge()
+    assert waiting_groups(world.state) == {"default/train": (2, "to be tried")}
+
+
 def test_a_gang_on_its_way_to_several_nodes_says_how_many() -> None:
     world = World()
     for i in range(3):

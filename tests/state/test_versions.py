@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 
 import events as ev
+from services.binder.standing import Standing
 from services.state import snapshot
 from services.state.fold import State
 from services.state.form import UnknownVersion
@@ -66,6 +68,24 @@ def test_who_was_refused_by_the_rules_before_is_tried_again(late: bool) -> None:
         assert switch(world, 2, 1) == (2, 1)
     world.pass_s(2)
     assert of_type(world.plan_without_appending(), ev.GroupsRefused), "tried"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_proposal_by_the_rules_before_that_those_in_force_refuse_is_no_disagreement(late: bool) -> None:
+    """Its gang was set aside, for good, as if planner and binder had a bug. `late`: the proposal is on its way when the
+    rules are switched."""
+    world = World(supports=BOTH)
+    world.node("n")
+    world.gang("train", 2, 2)
+    basis, proposal = world.state.sequence, world.plan_without_appending()
+    if late:
+        assert switch(world, 2, 1) == (2, 1)
+    world.append("planner.a", proposal, cause="decide", basis=basis)
+    if not late:
+        assert switch(world, 2, 1) == (2, 1)
+    with patch.object(Standing, "_unfit", lambda *_: "n"):
+        assert [type(event) for event in world.judge()] == [ev.ProposalRefused]
+    assert tried(world) == ["default/train"]
 
 
 def test_what_stands_behind_a_switch_is_folded_by_the_version_that_it_names() -> None:

@@ -15,7 +15,7 @@ from services.decider import Decider
 from services.kubernetes.client import Client, second_time
 from services.kubernetes.errors import Conflict
 from services.state import membership
-from services.state.records import PENDING, Group
+from services.state.records import PENDING, Group, Pod
 
 TOLD_KEPT = 20_000
 """Events of FailedScheduling that are remembered, at most: beyond, some are told once more."""
@@ -31,8 +31,9 @@ class Conditions:
         self._in_doubt: set[str] = set()
         """Pods whose condition may differ from the log's: a write had no answer, or was an earlier process's, and may
         still land. The next one changes the pod in any case (`lastProbeTime`), so that those fail."""
-        self._groups: dict[str, str] = {}
-        """UID → the group of the pod when it was told, which what it says may name: it may be moved to another."""
+        self._groups: dict[str, tuple[str, ...]] = {}
+        """UID → the gangs of the pod's group when it was told, which what it says may name: it may be moved to another,
+        or the group be formed of others."""
         self._refused: dict[str, int] = {}
         """UID → checksum of what the API server said last when it refused the pod's binding."""
         self._versions: dict[str, str] = {}
@@ -106,8 +107,13 @@ class Conditions:
     def _condition(self, uid: str) -> Condition | None:
         state = self._decider.state
         pod = state.pods.get(uid)
-        moved = pod is not None and self._groups.get(uid, pod.group) != pod.group
+        moved = pod is not None and uid in self._groups and self._groups[uid] != self._gangs(pod)
         return condition(state, uid, in_doubt=moved or uid in self._in_doubt)
+
+    def _gangs(self, pod: Pod) -> tuple[str, ...]:
+        """Those of its group; of a pod without any the group itself."""
+        group = self._decider.state.groups.get(pod.group)
+        return group.gangs if group is not None and group.gangs else (pod.group,)
 
     async def _write(self, uid: str) -> int:
         """The condition as it is by now, and FailedScheduling for one waiting pod of a group and reason."""
@@ -115,7 +121,7 @@ class Conditions:
         pod, due, in_doubt = state.pods.get(uid), self._condition(uid), uid in self._in_doubt
         if pod is None or due is None:
             return 0  # a commit was folded since it was chosen
-        fact, group, version = pod.fact, pod.group, self._versions.pop(uid, pod.resource_version)
+        fact, gangs, version = pod.fact, self._gangs(pod), self._versions.pop(uid, pod.resource_version)
         said = {"type": "PodScheduled", "status": "False", "reason": due.reason, "message": due.message}
         if not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
@@ -136,7 +142,7 @@ class Conditions:
                 self.pods.put(uid)
             return 2
         self._in_doubt.discard(uid)
-        self._groups[uid] = group
+        self._groups[uid] = gangs
         self._reported.setdefault(due.said, {})[uid] = version
         if self._has_event(pod.group, due.said):
             return 1

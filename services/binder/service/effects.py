@@ -280,8 +280,8 @@ class Effects:
         self._evictions.put(due.later(len(self._evicting)))
 
     async def _evict(self, uid: str) -> float | None:
-        """Try an eviction once. None: the pod is gone or going, or has ended, or its gang has its minimum again; else how
-        long the server asks to be left alone.
+        """Try an eviction once. None: it is not needed any more (`_needless`), or the pod is gone or going; else how long
+        the server asks to be left alone.
 
         No refusal settles it: a disruption budget, a webhook or a missing right may let it through later, and until then
         the gang stays half bound. Nor could a refusal while an older attempt may still land: an eviction's precondition
@@ -297,8 +297,8 @@ class Effects:
         return None
 
     def _needless(self, eviction: Eviction) -> ev.PodEvicted | ev.EvictionFailed | None:
-        """While it was kept waiting it may have become needless: the pod goes by itself, or has ended; or the gang has
-        its minimum again, and is not torn down."""
+        """While it was kept waiting it may have become needless: the pod goes by itself, or has ended; the gang has its
+        minimum again, or the policy is to keep the rest by now, and it is not torn down."""
         state, uid = self._decider.state, eviction.uid
         pod = state.pods[uid]
         about = {"uid": uid, "namespace": eviction.namespace, "name": eviction.name}
@@ -308,6 +308,8 @@ class Effects:
             return None
         if pod.status in FINISHED:
             return ev.EvictionFailed(**about, message="the pod has ended")
+        if state.policy is not None and state.policy.replacement_policy == "keep":
+            return ev.EvictionFailed(**about, message="the policy is keep by now")
         gang = state.gangs.get(pod.gang)
         if gang is None or not membership.has_minimum(state, gang):
             return None

@@ -9,6 +9,9 @@ for, a node that is gone, takes such pods no longer, or never will have that roo
 came who stays. Members that come and go otherwise change nothing: a pod that its controller replaces is of the same
 class. After a change the gang starves as before, and asks again at its next refusal; when its time ran out, only after
 as many refusals as the first time, so that others have their turn.
+
+Where the policy turns reservations off, or allows fewer than there are, it holds for those that stand, too, and not only
+for the next request: the time that they have left may be hours.
 """
 
 from __future__ import annotations
@@ -23,19 +26,25 @@ from services.state.records import AWAITING, IDLE, Group, Reservation
 
 def end_reservations(state: State, policy: Policy, judged: set[str]) -> list[ev.ReservationEnded]:
     """`judged`: groups that this decision has said something of already."""
-    ended = []
-    for key, reservation in state.reservations.items():
-        reason = _over(state, policy, reservation, key in judged)
-        if reason:
-            ended.append(ev.ReservationEnded(group=key, reason=reason))
-    return ended
+    reserved = state.reservations
+    over = {key: reason for key, one in reserved.items() if (reason := _over(state, policy, one, judged))}
+    standing = [
+        one for key, one in reserved.items() if not (key in over or _is_judged_first(state.groups[key], judged))
+    ]
+    for one in reserving.weakest_first(standing)[: max(0, len(standing) - policy.reservations)]:
+        over[one.group] = "TurnedOff"
+    return [ev.ReservationEnded(group=key, reason=reason) for key, reason in over.items()]
 
 
-def _over(state: State, policy: Policy, reservation: Reservation, judged: bool) -> str:
+def _is_judged_first(group: Group, judged: set[str]) -> bool:
+    return group.key in judged or group.phase == AWAITING
+
+
+def _over(state: State, policy: Policy, reservation: Reservation, judged: set[str]) -> str:
     group = state.groups.get(reservation.group)
     if group is None or group.since > reservation.sequence:
         return "GroupGone"
-    if judged or group.phase == AWAITING:
+    if _is_judged_first(group, judged):
         return ""
     if not policy.reserve_after_refusals:
         return "TurnedOff"

@@ -35,7 +35,7 @@ def answer_requests(state: State, policy: Policy, over: set[str]) -> Iterator[li
             continue
         priority = queueing.priority(state, group)
         stronger = [one for one in standing if one.priority >= priority]
-        weaker = sorted((one for one in standing[::-1] if one.priority < priority), key=lambda one: one.priority)
+        weaker = weakest_first([one for one in standing if one.priority < priority])
         excess = max(0, len(standing) + 1 - policy.reservations)
         reason = "Full" if excess > len(weaker) else no_place(state, request, stronger)
         if reason:
@@ -49,6 +49,12 @@ def answer_requests(state: State, policy: Policy, over: set[str]) -> Iterator[li
         granted = ev.RoomReserved(group=group.key, priority=priority, room=request.room, waiting_ms=hold_ms)
         yield [*answers, granted]
         standing.append(Reservation(group.key, state.sequence + 1, priority, request.room))
+
+
+def weakest_first(standing: list[Reservation]) -> list[Reservation]:
+    """In which order they make way: the lowest priority first, and the youngest of these."""
+    youngest_first = standing[::-1]
+    return sorted(youngest_first, key=lambda one: one.priority)
 
 
 def _not_meant(policy: Policy, group: Group, request: RoomRequest) -> str:

@@ -156,6 +156,37 @@ def test_the_policy_turns_it_off() -> None:
     assert ended(world) == "TurnedOff"
 
 
+def test_the_policy_allows_fewer_at_a_time() -> None:
+    """It counted for the next request alone, and these stood until their time was over, which may be hours."""
+    policy = msgspec.structs.replace(DEFAULT_POLICY, reservations=3)
+    world = World(policy)
+    gangs = {"n0": "oldest", "n1": "high", "n2": "youngest"}
+    for node, gang in gangs.items():
+        world.node(node, cpu=3)
+        world.pod(f"{node}-0", node=node, cpu=3)
+        world.gang(gang, 3, 3, priority=int(gang == "high"))
+    world.plan()
+    for node, gang in gangs.items():
+        room = (ClassRoom(world.scheduling_class(), {node: 3}),)
+        world.append("planner.a", [ev.RoomRequested(group=f"default/{gang}", room=room)], cause="by hand")
+    world.judge()
+    assert list(world.state.reservations) == ["default/oldest", "default/high", "default/youngest"]
+
+    def ended_with(most: int) -> list[tuple[str, str]]:
+        fewer = msgspec.structs.replace(policy, reservations=most)
+        world.append("admin", [ev.PolicyChanged(policy=fewer)], cause="admin")
+        said = [event for event in world.judge() if isinstance(event, ev.ReservationEnded)]
+        return [(event.group.removeprefix("default/"), event.reason) for event in said]
+
+    assert ended_with(2) == [("youngest", "TurnedOff")]
+    world.deleted("n1-0")
+    world.pass_s(2)
+    world.plan()
+    assert ended_with(1) == [("high", "Taken")], "a proposal that stands is judged first"
+    assert ended_with(1) == []
+    assert ended_with(0) == [("oldest", "TurnedOff")]
+
+
 def test_whoever_was_kept_off_is_tried_again() -> None:
     world = reserved(hold_ms=3_000)
     world.deleted("n0-0")
