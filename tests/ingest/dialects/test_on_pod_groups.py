@@ -69,6 +69,24 @@ def test_a_pod_group_with_koordinators_annotations() -> None:
     ), "minimum and waiting time stand in the spec alone"
 
 
+@pytest.mark.parametrize(
+    ("said", "spec", "field"),
+    [
+        ({"mode": "Strict"}, {}, "spec.minMember"),
+        ({"mode": "Strict"}, {"minMember": 0}, "spec.minMember"),
+        ({"mode": "strict"}, {"minMember": 1}, f"metadata.annotations[{K}mode]"),
+        ({"total-number": "seven"}, {"minMember": 1}, f"metadata.annotations[{K}total-number]"),
+    ],
+)
+def test_a_pod_group_of_koordinators_that_cannot_be_taken_is_rejected_as_a_whole(
+    said: dict[str, str], spec: dict[str, Any], field: str
+) -> None:
+    annotations = {K + name: value for name, value in said.items()}
+    [rejected] = Ingest(["muster"]).observe(pod_group("bad", api=SIGS, annotations=annotations, **spec))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert (rejected.kind, rejected.field) == ("PodGroup.scheduling.sigs.k8s.io", field)
+
+
 def test_volcanos_fields() -> None:
     spec: dict[str, Any] = {"minMember": 3, "minTaskMember": {"worker": 2, "ps": 1, "none": 0}, "queue": "q"}
     found = observed(pod_group(api=VOLCANO, **spec)).declaration
@@ -119,6 +137,8 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
         (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}}, "spec.schedulingPolicy"),
         (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
         (NATIVE, {"schedulingPolicy": {"gang": None}}, "spec.schedulingPolicy"),
+        (NATIVE, {"schedulingPolicy": {"basic": {}}, "priority": "high"}, "spec.priority"),
+        (NATIVE, {"schedulingPolicy": {"basic": {}}, "priority": -(2**31) - 1}, "spec.priority"),
         (
             NATIVE,
             {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}},
@@ -326,9 +346,17 @@ def test_kubernetes_own_priority_goes_before_its_class() -> None:
         assert event.declaration == Declaration(min_member=2, waiting_time_ms=0, priority=priority)
 
 
+@pytest.mark.parametrize("api", [INCUBATOR, SIGS_DEV, VOLCANO])
+def test_a_number_beside_its_class_means_something_to_kubernetes_alone(api: str) -> None:
+    core = ingest(priority_class(value=7))
+    assert priorities(core.observe(pod_group(api=api, minMember=1, priorityClassName="high", priority=3))) == [7]
+
+
 def test_coscheduling_knows_no_priority_classes() -> None:
-    """What it does not read cannot be wrong."""
+    """What it does not read cannot be wrong. Nor does anybody read the class where admission wrote its number."""
     assert observed(pod_group(api=X_K8S, minMember=2, priorityClassName=7)).declaration.min_member == 2
+    resolved = pod_group(api=NATIVE, schedulingPolicy={"basic": {}}, priorityClassName=7, priority=3)
+    assert observed(resolved).declaration.priority == 3
 
 
 @pytest.mark.parametrize("said", [{}, {"scheduleTimeoutSeconds": None}, {"scheduleTimeoutSeconds": 0}])
@@ -341,6 +369,12 @@ def test_a_timeout_of_none_is_the_policys(said: dict[str, Any]) -> None:
 @pytest.mark.parametrize("api", [INCUBATOR, SIGS_DEV, VOLCANO])
 def test_the_waiting_time_of_a_dialect_without_one_is_the_policys(api: str) -> None:
     assert observed(pod_group(api=api, minMember=2, scheduleTimeoutSeconds=5)).declaration.waiting_time_ms == 0
+
+
+def test_so_is_that_of_a_workload() -> None:
+    core = ingest(workload(workers=4), member("a"))
+    assert core.pods["uid-a"].gang is not None
+    assert core.pods["uid-a"].gang.declared == Declaration(min_member=4, waiting_time_ms=0)
 
 
 @pytest.mark.parametrize("said", [{"networkTopology": {}}, {"networkTopology": {"mode": "soft"}}])
