@@ -92,7 +92,7 @@ def test_volcanos_fields() -> None:
     found = observed(pod_group(api=VOLCANO, **spec)).declaration
     assert (found.task_minimums, found.queue) == ({"ps": 1, "worker": 2}, "q")
     assert list(found.task_minimums) == ["ps", "worker"]
-    without = observed(pod_group(api=VOLCANO)).declaration
+    without = observed(pod_group(api=VOLCANO, queue="")).declaration
     assert (without.min_member, without.queue, without.priority) == (1, "default", None)
 
 
@@ -103,6 +103,11 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
     found = observed(pod_group(api=VOLCANO, minTaskMember={"ps": 1}, **said)).declaration
     assert (found.min_member, found.task_minimums) == (1, {})
     assert observed(pod_group(api=VOLCANO, minTaskMember={"ps": 1}, minMember=1)).declaration.task_minimums == {"ps": 1}
+
+
+def test_as_many_tasks_as_may_have_a_minimum() -> None:
+    most = {f"t{at:03}": 1 for at in range(1_000)}
+    assert observed(pod_group(api=VOLCANO, minMember=1_000, minTaskMember=most)).declaration.task_minimums == most
 
 
 @pytest.mark.parametrize(
@@ -131,6 +136,11 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
             VOLCANO,
             {"minMember": 1, "subGroupPolicy": [{"networkTopology": {"highestTierAllowed": 1}}]},
             "spec.subGroupPolicy[0].networkTopology.mode",
+        ),
+        (
+            VOLCANO,
+            {"minMember": 1, "subGroupPolicy": [{"networkTopology": {"mode": "soft"}}, {"minSubGroups": 1}]},
+            "spec.subGroupPolicy[1].minSubGroups",
         ),
         (SIGS, {}, "spec.minMember"),
         (NATIVE, {}, "spec.schedulingPolicy"),
@@ -377,9 +387,22 @@ def test_so_is_that_of_a_workload() -> None:
     assert core.pods["uid-a"].gang.declared == Declaration(min_member=4, waiting_time_ms=0)
 
 
-@pytest.mark.parametrize("said", [{"networkTopology": {}}, {"networkTopology": {"mode": "soft"}}])
-def test_a_topology_that_says_nothing_hard_keeps_nobody(said: dict[str, Any]) -> None:
-    assert observed(pod_group(api=VOLCANO, minMember=2, **said)).declaration.min_member == 2
+@pytest.mark.parametrize("topology", [{}, {"mode": "soft"}, None, "x"])
+def test_a_topology_that_says_nothing_hard_keeps_nobody(topology: object) -> None:
+    assert observed(pod_group(api=VOLCANO, minMember=2, networkTopology=topology)).declaration.min_member == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "expected"),
+    [("hard", "hard", "no hard network"), (None, "hard", "no hard network"), ("Hard", "Hard", "one of hard, soft")],
+)
+def test_a_topology_without_a_mode_is_a_hard_one(mode: str | None, value: str, expected: str) -> None:
+    """As Volcano's definition has it: the default of the field."""
+    topology = {"highestTierAllowed": 1} | ({"mode": mode} if mode else {})
+    [rejected] = Ingest(["muster"]).observe(pod_group(api=VOLCANO, minMember=2, networkTopology=topology))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert rejected.value == value
+    assert rejected.expected.startswith(expected)
 
 
 @pytest.mark.parametrize("said", [None, [], "x", ["x"], [{"subGroupSize": 1, "minSubGroups": 0}], [{"name": "w"}]])

@@ -15,6 +15,7 @@ from services.ingest import dialects
 from services.ingest.differ import Ingest
 from services.ingest.durations import milliseconds
 from services.ingest.rejection import Rejection
+from services.kubernetes.objects import OwnerReference
 from tests.ingest.objects import pod
 
 K = "gang.scheduling.koordinator.sh/"
@@ -197,6 +198,16 @@ def test_kube_batch_without_a_pod_group() -> None:
     named = member(annotations={**annotations, GROUP_NAME: "g"})
     assert named.gang == "default/g@batch"
     assert named.declared is not None
+
+
+def test_an_owner_that_is_no_controller_makes_no_gang() -> None:
+    """Whoever else owns the pod may own others, too, as what makes its volumes."""
+    seen = pod(annotations={"scheduling.k8s.io/group-min-member": "3"}, owner="job-uid")
+    assert seen.metadata.owner_references is not None
+    seen.metadata.owner_references.insert(0, OwnerReference(uid="claim-uid"))
+    found = dialects.membership(seen)
+    assert isinstance(found, Membership)
+    assert found.gang == "default/job-uid@batch"
 
 
 def test_volcano_without_a_pod_group() -> None:
