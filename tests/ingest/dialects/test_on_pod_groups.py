@@ -284,6 +284,14 @@ def test_a_workload_declares_the_gangs_of_its_groups_and_of_their_replicas(first
     assert [event for event in again.observe(workload(workers=4, driver=1)) if isinstance(event, ev.PodObserved)] == []
 
 
+def test_a_workload_that_changes_declares_otherwise_each_time() -> None:
+    """If a change were taken for the end of what it was before, the next would come too late."""
+    core = ingest(member("a"))
+    for version in (1, 2, 3):
+        core.observe(workload(version=version, workers=version + 1))
+        assert minimums(core) == {"a": version + 1}
+
+
 def test_a_workload_that_goes_takes_its_declarations_along() -> None:
     core = Ingest(["muster"])
     core.observe(workload(workers=4))
