@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 
+import aiohttp
 import pytest
 from tenacity import Future, RetryCallState
 
@@ -136,6 +138,8 @@ def test_before_it_is_repeated_a_request_pauses_for_as_long_as_the_server_asks_w
     state.outcome = Future(1)
     state.outcome.set_exception(error)
     assert heeding(lambda _: 0.5)(state) == pause_s
+    if pause_s > 5.0:  # more than chance makes it
+        assert retrying().wait(state) == pause_s
 
 
 def test_what_is_no_answer_is_not_repeated() -> None:
@@ -143,9 +147,29 @@ def test_what_is_no_answer_is_not_repeated() -> None:
     assert not worth_repeating(ValueError("a mistake of ours"))
 
 
+@pytest.mark.parametrize(("asked_s", "worth"), [(None, True), (0.5, True), (0.6, False)])
+def test_who_asks_for_more_patience_than_there_is_is_not_asked_again(asked_s: float | None, worth: bool) -> None:
+    assert worth_repeating(ApiError("patch pods/status default/p", 429, "", "", asked_s), patience_s=0.5) == worth
+
+
 def test_a_page_that_is_cut_within_a_letter_is_told_all_the_same() -> None:
     page = b"<html>" + "\u00fc".encode() * 200
     assert "<html>\u00fc" in str(error_of("list pods", Answer(503, b"x" + page)))
+
+
+async def test_a_connection_whose_other_end_is_dead_is_noticed_within_about_a_minute() -> None:
+    """A watch sends nothing of its own for hours: the kernel asks in its place."""
+    async with Transport(direct("http://127.0.0.1:1")) as transport:
+        connector = transport._session.connector
+        assert isinstance(connector, aiohttp.TCPConnector)
+        factory = connector._socket_factory
+        assert factory is not None
+        with factory((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as opened:
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            idle_s, every_s, times = (opened.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+            assert 30 <= idle_s + every_s * times <= 60
+            assert not opened.getblocking()
 
 
 async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
