@@ -101,7 +101,9 @@ async def test_attempts_that_end_before_they_clear_up_leave_no_more_and_more(
 
 async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored]) -> None:
     log = MemoryLog("test")
-    await grow(log, commits, 20)
+    await grow(log, commits, 19)
+    await take(log)  # of one commit too few: what it lacks is purged
+    await grow(log, commits, 1)
     base = await take(log)
     await grow(log, commits, 20)
     await log.purge(base.sequence + 1)
@@ -116,16 +118,31 @@ async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored])
     assert await log.snapshots.listed() == taken[::-1][:KEPT]
 
 
-async def test_those_of_another_log_of_this_name_go_and_keep_nobody_out(log: EventLog, commits: list[Stored]) -> None:
+@pytest.mark.parametrize("place", [20, 40], ids=["before the end", "at the end"])
+async def test_those_of_another_log_of_this_name_go_and_keep_nobody_out(
+    log: EventLog, commits: list[Stored], place: int
+) -> None:
     """Of a log that was deleted: some are of places where this one has not come yet, and would be the newest for long."""
     await grow(log, commits, 40)
     later = [await put_snapshot(log, folded(commits, place)) for place in range(200, 200 + KEPT)]
-    for one in (later[0], await put_snapshot(log, folded(commits, 20), commit="of another")):
+    for one in (later[0], await put_snapshot(log, folded(commits, place), commit="of another")):
         assert one in await log.snapshots.listed()
     taken = [await take(log)]
     await grow(log, commits, 20)
     taken.append(await take(log))
     assert await log.snapshots.listed() == taken[::-1]
+
+
+async def test_those_of_another_log_are_none_of_the_last_few(commits: list[Stored]) -> None:
+    log, taken = MemoryLog("test"), []
+    for _ in range(KEPT):
+        await grow(log, commits, 20)
+        taken.append(await take(log))
+    for place in range(taken[-1].sequence + 1, taken[-1].sequence + 1 + KEPT):
+        await put_snapshot(log, folded(commits, place), commit="of another")
+    await grow(log, commits, 20)
+    taken.append(await take(log))
+    assert await log.snapshots.listed() == taken[::-1][:KEPT]
 
 
 async def test_what_is_ahead_of_the_end_stays_until_another_log_is_shown(
