@@ -38,12 +38,16 @@ def test_of_a_long_answer_the_beginning_is_repeated() -> None:
         (204, b"", "in_doubt"),
         (101, b"", "in_doubt"),
         (302, b"", "in_doubt"),
+        (399, b"", "in_doubt"),
+        (400, b'{"kind": "Status", "code": 400, "reason": "BadRequest"}', "rejected"),
         (529, b"<html>the site is overloaded</html>", "in_doubt"),
     ],
 )
 def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: str) -> None:
     """As it was: a login page bound a pod in the log, and nobody ever bound it on a node."""
-    assert binding.result("create pods/binding default/p", Answer(code, body)).outcome == outcome
+    found = binding.result("create pods/binding default/p", Answer(code, body))
+    assert found.outcome == outcome
+    assert outcome == "bound" or f"create pods/binding default/p: {code}" in found.message
 
 
 @pytest.mark.parametrize(
@@ -159,9 +163,10 @@ def test_a_page_that_is_cut_within_a_letter_is_told_all_the_same() -> None:
 
 async def test_a_connection_whose_other_end_is_dead_is_noticed_within_about_a_minute() -> None:
     """A watch sends nothing of its own for hours: the kernel asks in its place."""
-    async with Transport(direct("http://127.0.0.1:1")) as transport:
+    async with Transport(direct("http://127.0.0.1:1"), connections=7) as transport:
         connector = transport._session.connector
         assert isinstance(connector, aiohttp.TCPConnector)
+        assert connector.limit == 7
         factory = connector._socket_factory
         assert factory is not None
         with factory((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as opened:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from services.kubernetes import binding
 from services.kubernetes.annotation import annotate
 from services.kubernetes.client import Client, Regarding, micro_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.resources import POD_GROUPS
 from services.simulator.cluster import SimulatedCluster
 from tests.manifests import pod, pod_group
+
+
+def test_a_binding_is_the_object_that_kubernetes_asks_for() -> None:
+    """Each precondition where it is looked for, and names that are those of the URL; a real API server refuses others."""
+    assert json.loads(binding.body("ns", "p", "uid-p", "7", "n1")) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "ns", "name": "p", "uid": "uid-p", "resourceVersion": "7"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
 
 
 async def test_conditions_are_merged_by_type(cluster: SimulatedCluster, client: Client) -> None:
