@@ -29,6 +29,7 @@ from services.start import state_at
 from services.state import snapshot
 from services.writer import Writer
 from tests.homes import commits_of, folded, put_commits, put_snapshot
+from tests.snapshots.writing import tell_snapshot, write
 from tests.waiting import until
 from tests.world import World
 
@@ -97,6 +98,17 @@ async def test_attempts_that_end_before_they_clear_up_leave_no_more_and_more(
             await take(log)
         assert len(await log.snapshots.listed()) <= snapshots.KEPT + 1
     assert len(await log.snapshots.listed()) > 1
+
+
+async def test_the_one_that_the_log_confirms_stays_however_many_come_that_it_does_not() -> None:
+    """Nothing is purged without one, and whoever took the later ones may never come to say so."""
+    log = MemoryLog("test")
+    await write(log, 3)
+    confirmed, taken = await tell_snapshot(log), []
+    for _ in range(KEPT + 2):
+        await write(log, 3)
+        taken.append((await take(log)).sequence)
+    assert [kept.sequence for kept in await log.snapshots.listed()] == [*taken[::-1][:KEPT], confirmed]
 
 
 async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored]) -> None:
