@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from tenacity import Future, RetryCallState
 
-from services.kubernetes import binding
+from services.kubernetes import binding, nesting
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
@@ -48,6 +48,13 @@ def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: st
     found = binding.result("create pods/binding default/p", Answer(code, body))
     assert found.outcome == outcome
     assert outcome == "bound" or f"create pods/binding default/p: {code}" in found.message
+
+
+@pytest.mark.parametrize("code", [409, 500])
+def test_a_binding_that_etcd_can_never_take_is_refused_for_good(code: int) -> None:
+    body = json.dumps({"kind": "Status", "message": "binding pods: etcdserver: request is too large"}).encode()
+    found = binding.result("create pods/binding default/p", Answer(code, body))
+    assert (found.outcome, found.final, found.answered) == ("rejected", True, True)
 
 
 @pytest.mark.parametrize(
@@ -182,3 +189,18 @@ async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
         with pytest.raises(Unreachable, match="create pods/binding default/p") as error:
             await transport.send("create pods/binding default/p", "POST", "/api/v1", b"{}")
         assert not error.value.sent
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": [', "]}")])
+def test_of_what_is_nested_too_deeply_the_outer_levels_are_read_and_all_beside_it(opens: str, closes: str) -> None:
+    beside = {"braces": '}]"\\{[', "list": [{}, [[], 1]]}
+    deep = opens * 1_000 + closes * 1_000
+    text = f'{{"before": {json.dumps(beside)}, "deep": {deep}, "and": {deep}, "behind": {json.dumps(beside)}}}'
+    found = json.loads(nesting.pruned(text.encode()))
+    assert (found["before"], found["behind"]) == (beside, beside)
+    for part in (found["deep"], found["and"]):
+        levels, inner = 1, part
+        while inner is not None:
+            [inner] = inner if isinstance(inner, list) else inner.values()
+            levels += 1
+        assert levels == nesting.DEEPEST

@@ -302,6 +302,15 @@ async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], ans
         assert "s3cr3t" not in str(error.value)
 
 
+async def test_nobody_is_followed_elsewhere(proxy: tuple[str, list[bytes]]) -> None:
+    """With the credentials of this server, and as if its word came from there."""
+    url, answers = proxy
+    answers.append(b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/login\r\nContent-Length: 0\r\n\r\n")
+    async with Client(Access(base_url="http://h", proxy=url)) as client:
+        with pytest.raises(ApiError, match="get pods default/p: 302"):
+            await client.get_pod("default", "p")
+
+
 async def test_an_answer_that_was_packed_unasked_is_told_as_that(proxy: tuple[str, list[bytes]]) -> None:
     """As it was: that JSON was malformed, or no UTF-8."""
     url, answers = proxy

@@ -1,4 +1,4 @@
-"""What the client writes beside bindings, over the simulated API: each changes only the object that was meant."""
+"""What the client writes, over the simulated API: each changes only the object that was meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.kubernetes import binding
-from services.kubernetes.annotation import annotate
+from services.kubernetes.annotation import Written, annotate
 from services.kubernetes.client import Client, Regarding, micro_time
 from services.kubernetes.errors import ApiError, Conflict, NotFound
 from services.kubernetes.resources import POD_GROUPS
@@ -88,6 +88,40 @@ async def test_an_annotation_in_doubt_is_not_asked_for_again_unseen(
     refused = cluster.faults.plan(verb="patch", status=403)
     found = await annotate(client, "default", "p", metadata["uid"], metadata["resourceVersion"], ("timeout", "true"))
     assert (found.outcome, refused.hits) == ("in_doubt", 0)
+
+
+async def test_what_became_of_an_annotation_only_the_pod_tells(cluster: SimulatedCluster, client: Client) -> None:
+    created, mark = cluster.create(pod("p"))["metadata"], ("timeout", "true")
+    about, first = (client, "default", "p", created["uid"]), created["resourceVersion"]
+    cluster.faults.plan(verb="patch", status=409, message="a webhook does not like it")
+    refused = await annotate(*about, first, mark)
+    assert (refused.outcome, refused.resource_version) == ("refused", first), "with that version it would be again"
+    assert "a webhook does not like it" in refused.message
+    written = await annotate(*about, first, mark)
+    now = cluster.get("Pod", "p", "default")["metadata"]
+    assert (written, now["annotations"]) == (Written("written", now["resourceVersion"]), dict([mark]))
+    assert await annotate(*about, first, mark) == written, "already there"
+    assert await annotate(*about, first, ("timeout", "false")) == Written("changed", now["resourceVersion"])
+    assert await annotate(client, "default", "p", "of another", first, mark) == Written("gone")
+    assert await annotate(client, "default", "none", created["uid"], first, mark) == Written("gone")
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(403, "refused"), (422, "refused"), (503, "in_doubt"), (429, None), (401, "refused")]
+)
+async def test_what_an_annotations_refusal_means(
+    client: Client, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str | None
+) -> None:
+    async def refuse(*_: object) -> str:
+        raise ApiError("patch pods default/p", code, "", "no")
+
+    monkeypatch.setattr(client, "annotate_pod", refuse)
+    if outcome is None:  # nothing was executed, and it may be answered otherwise later
+        with pytest.raises(ApiError):
+            await annotate(client, "default", "p", "u", "1", ("timeout", "true"))
+    else:
+        found = await annotate(client, "default", "p", "u", "1", ("timeout", "true"))
+        assert found == Written(outcome, message=f"patch pods default/p: {code} : no")
 
 
 async def test_evicting_only_that_pod(cluster: SimulatedCluster, client: Client) -> None:
