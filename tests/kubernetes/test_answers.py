@@ -15,6 +15,8 @@ from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.transport import Answer, Transport, error_of, heeding, retrying, worth_repeating
 
+TOO_LARGE = "etcdserver: request is too large"
+
 
 def test_of_a_long_answer_the_beginning_is_repeated() -> None:
     """Two thousand outcomes share a commit: what a webhook says at length must not make it too large."""
@@ -52,7 +54,7 @@ def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: st
 
 @pytest.mark.parametrize("code", [409, 500])
 def test_a_binding_that_etcd_can_never_take_is_refused_for_good(code: int) -> None:
-    body = json.dumps({"kind": "Status", "message": "binding pods: etcdserver: request is too large"}).encode()
+    body = json.dumps({"kind": "Status", "message": f"binding pods: {TOO_LARGE}"}).encode()
     found = binding.result("create pods/binding default/p", Answer(code, body))
     assert (found.outcome, found.final, found.answered) == ("rejected", True, True)
 
@@ -156,6 +158,24 @@ def test_before_it_is_repeated_a_request_pauses_for_as_long_as_the_server_asks_w
 def test_what_is_no_answer_is_not_repeated() -> None:
     assert worth_repeating(ApiError("list pods", 503, "", ""))
     assert not worth_repeating(ValueError("a mistake of ours"))
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "final", "retryable"),
+    [
+        (500, TOO_LARGE, True, False),
+        (409, f"binding pods: {TOO_LARGE}", True, False),
+        (500, f"{TOO_LARGE}, a webhook says", False, True),
+        (503, TOO_LARGE, False, True),
+        (422, TOO_LARGE, False, False),
+        *((code, "", False, True) for code in (0, 408, 429, 500, 520, 561)),
+        *((code, "", False, False) for code in (400, 401, 404, 409, 410, 499)),
+    ],
+)
+def test_what_may_be_answered_otherwise_a_moment_later(code: int, message: str, final: bool, retryable: bool) -> None:
+    """Any error of a server may, but for what etcd can never take: a mistake of the API server's own, or a conflict."""
+    error = ApiError("create pods default/p", code, "", message)
+    assert (error.final, error.retryable) == (final, retryable)
 
 
 @pytest.mark.parametrize(("asked_s", "worth"), [(None, True), (0.5, True), (0.6, False)])
