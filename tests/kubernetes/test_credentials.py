@@ -53,6 +53,13 @@ async def asks(transport: Transport) -> int:
     return (await transport.send("get pod", "GET", "/api/v1/namespaces/default/pods/p")).code
 
 
+async def test_what_is_served_is_asked_for_as_who_one_is(server: Server) -> None:
+    """It accepts other answers than all else, and comes with the same credentials."""
+    async with Client(Access(server.url, authorization=lambda: "Bearer old")) as client:
+        with pytest.raises(NotFound):
+            await client.discover()
+
+
 async def test_a_watch_that_is_not_accepted_asks_for_another_token(server: Server, token: Asked) -> None:
     """Else it was not accepted until the first was a minute old."""
 
