@@ -302,6 +302,16 @@ async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], ans
         assert "s3cr3t" not in str(error.value)
 
 
+async def test_a_watch_that_is_refused_tells_when_to_ask_again(proxy: tuple[str, list[bytes]]) -> None:
+    url, answers = proxy
+    answers.append(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n")
+    async with Client(Access(base_url="http://h", proxy=url)) as client:
+        with pytest.raises(ApiError, match="watch pods: 429") as error:
+            async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 5.0):
+                pass
+        assert error.value.retry_after_s == 7.0
+
+
 async def test_nobody_is_followed_elsewhere(proxy: tuple[str, list[bytes]]) -> None:
     """With the credentials of this server, and as if its word came from there."""
     url, answers = proxy

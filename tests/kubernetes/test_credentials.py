@@ -53,6 +53,16 @@ async def asks(transport: Transport) -> int:
     return (await transport.send("get pod", "GET", "/api/v1/namespaces/default/pods/p")).code
 
 
+async def test_each_request_says_who_asks_and_what_is_accepted(server: Server) -> None:
+    """JSON, packed by nobody: what is packed is not read."""
+    async with Transport(Access(server.url, authorization=lambda: "Bearer old")) as transport:
+        assert await asks(transport) == 404
+        await transport.send("patch pod", "PATCH", "/api/v1/namespaces/default/pods/p", b"{}", "application/x")
+    said = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
+    said |= {"Authorization": "Bearer old", "Content-Type": "application/x"}
+    assert {name: server.headers.get(name) for name in said} == said
+
+
 async def test_what_is_served_is_asked_for_as_who_one_is(server: Server) -> None:
     """It accepts other answers than all else, and comes with the same credentials."""
     async with Client(Access(server.url, authorization=lambda: "Bearer old")) as client:
