@@ -143,20 +143,27 @@ async def test_an_end_of_before_makes_no_other_log(
     assert not ends
 
 
-@pytest.mark.parametrize("longer", [0, 3])
+@pytest.mark.parametrize(
+    ("longer", "writer", "time_ns", "whose"),
+    [
+        (0, "binder", TIME_NS + 1, r"\S+790Z"),
+        (3, "binder", TIME_NS + 1, r"\S+790Z"),
+        (3, "stranger", TIME_NS, "nobody we know"),
+    ],
+)
 async def test_a_log_that_has_another_commit_there_is_another(
-    server: EmbeddedServer, cluster: str, longer: int
+    server: EmbeddedServer, cluster: str, longer: int, writer: str, time_ns: int, whose: str
 ) -> None:
     """One that was made anew and has grown: its beginning was left out without a word."""
     before, anew = MemoryLog(cluster), MemoryLog(cluster)
     await fill(before, commits=5)
     for _ in range(5 + longer):
-        await append(anew, "binder", [tick(0)], TIME_NS + 1)
+        await append(anew, writer, [tick(0)], time_ns)
     async with feeding(before, server.url):
         assert len(await take(server.url, cluster, 15)) == 15
     async with feeding(anew, server.url) as task:
         with pytest.raises(
-            LogError, match=r"holds 5\.2 of \S+789Z and the log has a commit of \S+790Z there: that was"
+            LogError, match=rf"holds 5\.2 of \S+789Z and the log has a commit of {whose} there: that was"
         ):
             await task
     assert await kept(server.url, cluster) == 15
