@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -202,6 +204,30 @@ async def test_a_connection_whose_other_end_is_dead_is_noticed_within_about_a_mi
             idle_s, every_s, times = (opened.getsockopt(socket.IPPROTO_TCP, option) for option in options)
             assert 30 <= idle_s + every_s * times <= 60
             assert not opened.getblocking()
+
+
+NO_WAY = aiohttp.ClientConnectorError(SimpleNamespace(host="h", port=1, ssl=True), OSError("no route"))  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("error", "sent", "said"),
+    [
+        (NO_WAY, False, "no route"),
+        (aiohttp.ConnectionTimeoutError("no answer to SYN"), False, "no answer to SYN"),
+        (aiohttp.ServerDisconnectedError(), True, "Server disconnected"),
+        (ConnectionResetError("reset"), True, "reset"),
+        (TimeoutError(), True, "no answer in time"),
+    ],
+)
+async def test_only_who_was_never_connected_sent_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, sent: bool, said: str
+) -> None:
+    """Of all else nobody knows whether it was executed."""
+    async with Transport(direct("http://127.0.0.1:1")) as transport:
+        monkeypatch.setattr(transport._session, "request", Mock(side_effect=error))
+        with pytest.raises(Unreachable, match=said) as told:
+            await transport.send("create pods/binding default/p", "POST", "/api/v1", b"{}")
+    assert told.value.sent == sent
 
 
 async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
