@@ -1,20 +1,70 @@
-"""When a transport asks for its credentials, and its files about TLS, again; and what it does while nobody answers."""
+"""Where credentials are, and when a transport asks for them, and its files about TLS, again; what it does meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.kubernetes.access import Access, direct
+from services.kubernetes import access
+from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials, NotFound, Unauthorized
 from services.kubernetes.transport import Transport
+from tests.kubernetes.certificates import CERTIFICATE
 from tests.kubernetes.tokens import Server
+
+HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+
+
+def test_where_credentials_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file named, else $KUBECONFIG, else the service account of this pod, else ~/.kube/config."""
+    for name in (HOST, "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".kube").mkdir()
+    for file in (".kube/config", "of-the-environment", "named"):
+        config = {
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{Path(file).name}.example"}}],
+        }
+        (tmp_path / file).write_text(json.dumps(config))
+    monkeypatch.setattr(access, "in_cluster", lambda: direct("http://in-cluster.example"))
+    assert access.load().base_url == "http://config.example"
+    monkeypatch.setenv(HOST, "10.0.0.1")
+    assert access.load().base_url == "http://in-cluster.example"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "of-the-environment"))
+    assert access.load().base_url == "http://of-the-environment.example"
+    assert access.load(str(tmp_path / "named")).base_url == "http://named.example"
+
+
+def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its token is rotated, so it is read anew; what is missing is told at once."""
+    for name, value in ((HOST, "10.0.0.1"), (PORT, "443"), ("NO_PROXY", "*")):
+        monkeypatch.setenv(name, value)
+    (tmp_path / "token").write_text("one\n")
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    found = access.in_cluster(tmp_path)
+    assert (found.base_url, found.refreshed, found.authorization()) == ("https://10.0.0.1:443", True, "Bearer one")
+    (tmp_path / "token").write_text("two")
+    assert found.authorization() == "Bearer two"
+    assert found.ssl_context is not None
+    assert len(found.ssl_context().get_ca_certs()) == 1, "and no other authority"
+    for name in (HOST, PORT):
+        with monkeypatch.context() as without:
+            without.delenv(name)
+            with pytest.raises(AccessError, match="expected both"):
+                access.in_cluster(tmp_path)
+    (tmp_path / "token").unlink()
+    with pytest.raises(AccessError, match="expected a bearer token"):
+        access.in_cluster(tmp_path)
 
 
 class Asked:
