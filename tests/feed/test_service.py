@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from events import Event, GangPermitted, GroupsRefused, Ticked, memory, permissions
+from events import Event, GangPermitted, GroupsRefused, Ticked, envelope, memory, permissions, subjects
 from events.cloudevents import FeedMessage
 from events.envelope import MalformedCommit
 from events.feed import Feed, Interrupted
@@ -299,12 +299,13 @@ async def test_what_is_appended_from_now_on_is_young_whatever_the_feeds_clock_sa
 async def test_a_feed_that_holds_nothing_begins_with_what_is_young_enough(server: EmbeddedServer, cluster: str) -> None:
     log = MemoryLog(cluster)
     now_ns = time.time_ns()
+    await append(log, "stranger", [permit("a/forged")], time_ns=now_ns)  # nobody's begins nothing
     await append(log, "binder", [permit("a/old")], time_ns=now_ns - 2 * DAY_S * 10**9)
     await append(log, "binder", [permit("a/new")], time_ns=now_ns)
     feed = await Feed.open(server.url, cluster)
     task = asyncio.create_task(service.run(log, feed, max_age_s=DAY_S))
     (message,) = await take(server.url, cluster, 1)
-    assert message.id == "2.0"
+    assert message.id == "3.0"
     task.cancel()
     await asyncio.wait({task})
     await feed.close()
@@ -315,7 +316,9 @@ async def test_what_is_no_writers_commit_is_set_aside_and_told(
 ) -> None:
     log = MemoryLog(cluster)
     await append(log, "binder", [permit("a/g")])
-    for _ in range(100):
+    forged = envelope.encode_events([permit("a/forged")])
+    await log.append(subjects.subject(cluster, "binder"), header("planner.0"), forged, 1)  # in another's name
+    for _ in range(99):
         await append(log, "stranger", [permit("a/forged")])
     await append(log, "binder", [permit("a/h")])
     async with feeding(log, server.url):
