@@ -17,7 +17,7 @@ from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials, NotFound, Unauthorized
 from services.kubernetes.transport import Transport
-from tests.kubernetes.certificates import CERTIFICATE
+from tests.kubernetes.certificates import CERTIFICATE, KEY
 from tests.kubernetes.tokens import Server
 
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
@@ -65,6 +65,26 @@ def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "token").unlink()
     with pytest.raises(AccessError, match="expected a bearer token"):
         access.in_cluster(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["ca.crt", "own.crt", "own.key"])
+def test_each_file_that_a_kubeconfig_names_counts_as_it_stands(tmp_path: Path, file: str) -> None:
+    """Whoever rotates a client's certificate leaves the authority as it is."""
+    for name, text in (("ca.crt", CERTIFICATE), ("own.crt", CERTIFICATE), ("own.key", KEY)):
+        (tmp_path / name).write_text(text)
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://h", "certificate-authority": "ca.crt"}}],
+        "users": [{"name": "u", "user": {"client-certificate": "own.crt", "client-key": "own.key"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    context = access.from_kubeconfig(str(tmp_path / "config")).ssl_context
+    assert context is not None
+    before = context()
+    assert context() is before
+    (tmp_path / file).write_text(f"{(tmp_path / file).read_text()}\n")
+    assert context() is not before
 
 
 class Asked:
