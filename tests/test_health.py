@@ -35,6 +35,8 @@ async def test_a_service_is_alive_before_it_is_ready() -> None:
         assert await status(port, "/readyz") == b"HTTP/1.1 503 Service Unavailable"
         health.ready = True
         assert await status(port, "/readyz?verbose=1") == b"HTTP/1.1 200 OK"
+        answer = await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert answer == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "no keep-alive, no body"
         for path in ("/metrics", "/", "/healthz/", "/\xff"):
             assert await status(port, path) == b"HTTP/1.1 404 Not Found"
 

@@ -167,7 +167,6 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
             auto_decompress=False,
-            requote_redirect_url=False,
         )
         self._options: dict[str, Any] = {"allow_redirects": False}
         if access.server_hostname:

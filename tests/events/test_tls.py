@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,32 @@ def test_files_that_are_written_anew_are_read_anew(files: Files, tmp_path: Path)
     assert read.now() is after
     Path(certificate).unlink()
     assert read.now() is after
+
+
+def test_a_file_is_another_by_its_place_its_size_or_its_time(tmp_path: Path) -> None:
+    """Whoever replaces one may keep its time (`cp -p`), and two certificates are often of one length."""
+    file, other = tmp_path / "file", tmp_path / "other"
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(file.read_text())
+        return made[-1]
+
+    file.write_text("one")
+    os.utime(file, ns=(1, 1))
+    read = tls.Files([str(file)], make, ValueError)
+    assert [read.now(), read.now()] == ["one", "one"]
+    other.write_text("two")
+    os.utime(other, ns=(1, 1))
+    other.replace(file)
+    assert [read.now(), read.now()] == ["two", "two"], "another file"
+    file.write_text("three")
+    os.utime(file, ns=(1, 1))
+    assert [read.now(), read.now()] == ["three", "three"], "of another size"
+    file.write_text("seven")
+    os.utime(file, ns=(1, 2))
+    assert [read.now(), read.now()] == ["seven", "seven"], "at another time"
+    assert made == ["one", "two", "three", "seven"], "each is read once"
 
 
 async def test_a_client_outlives_its_certificate_and_its_authority(files: Files, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from events import Event, GangPermitted, GroupsRefused, Ticked, memory, permissions
+from events import Event, GangPermitted, GroupsRefused, Ticked, envelope, memory, permissions, subjects
 from events.cloudevents import FeedMessage
 from events.envelope import MalformedCommit
 from events.feed import Feed, Interrupted
@@ -47,10 +47,12 @@ async def fill(log: EventLog, commits: int, events: int = 3) -> None:
 
 
 @asynccontextmanager
-async def feeding(log: EventLog, url: str, **options: str) -> AsyncIterator[asyncio.Task[None]]:
+async def feeding(
+    log: EventLog, url: str, max_age_s: int = KEEP_ALL_S, **options: str
+) -> AsyncIterator[asyncio.Task[None]]:
     """The service, until the block ends."""
     feed = await Feed.open(url, log.cluster, **options)  # type: ignore[arg-type]
-    task = asyncio.create_task(service.run(log, feed, max_age_s=KEEP_ALL_S))
+    task = asyncio.create_task(service.run(log, feed, max_age_s=max_age_s))
     try:
         yield task
     finally:
@@ -141,20 +143,27 @@ async def test_an_end_of_before_makes_no_other_log(
     assert not ends
 
 
-@pytest.mark.parametrize("longer", [0, 3])
+@pytest.mark.parametrize(
+    ("longer", "writer", "time_ns", "whose"),
+    [
+        (0, "binder", TIME_NS + 1, r"\S+790Z"),
+        (3, "binder", TIME_NS + 1, r"\S+790Z"),
+        (3, "stranger", TIME_NS, "nobody we know"),
+    ],
+)
 async def test_a_log_that_has_another_commit_there_is_another(
-    server: EmbeddedServer, cluster: str, longer: int
+    server: EmbeddedServer, cluster: str, longer: int, writer: str, time_ns: int, whose: str
 ) -> None:
     """One that was made anew and has grown: its beginning was left out without a word."""
     before, anew = MemoryLog(cluster), MemoryLog(cluster)
     await fill(before, commits=5)
     for _ in range(5 + longer):
-        await append(anew, "binder", [tick(0)], TIME_NS + 1)
+        await append(anew, writer, [tick(0)], time_ns)
     async with feeding(before, server.url):
         assert len(await take(server.url, cluster, 15)) == 15
     async with feeding(anew, server.url) as task:
         with pytest.raises(
-            LogError, match=r"holds 5\.2 of \S+789Z and the log has a commit of \S+790Z there: that was"
+            LogError, match=rf"holds 5\.2 of \S+789Z and the log has a commit of {whose} there: that was"
         ):
             await task
     assert await kept(server.url, cluster) == 15
@@ -194,6 +203,7 @@ async def test_a_stream_into_which_somebody_else_publishes(
 async def test_a_restart_goes_on_behind_the_last_message_even_within_a_commit(
     server: EmbeddedServer, cluster: str
 ) -> None:
+    """However old what follows is: a feed that was stopped for longer than it keeps anything has no gap."""
     log = MemoryLog(cluster)
     await append(log, "planner.0", [tick(0), refuse("a/g", "a/h", "a/i"), tick(1)])
     everything = await expected(log)
@@ -202,7 +212,7 @@ async def test_a_restart_goes_on_behind_the_last_message_even_within_a_commit(
     await feed.publish(everything[:3])
     await feed.close()
     await fill(log, commits=5)
-    async with feeding(log, server.url):
+    async with feeding(log, server.url, DAY_S):
         assert await take(server.url, cluster, 20) == await expected(log)
     assert await kept(server.url, cluster) == 20, "nothing was published twice"
 
@@ -289,12 +299,13 @@ async def test_what_is_appended_from_now_on_is_young_whatever_the_feeds_clock_sa
 async def test_a_feed_that_holds_nothing_begins_with_what_is_young_enough(server: EmbeddedServer, cluster: str) -> None:
     log = MemoryLog(cluster)
     now_ns = time.time_ns()
+    await append(log, "stranger", [permit("a/forged")], time_ns=now_ns)  # nobody's begins nothing
     await append(log, "binder", [permit("a/old")], time_ns=now_ns - 2 * DAY_S * 10**9)
     await append(log, "binder", [permit("a/new")], time_ns=now_ns)
     feed = await Feed.open(server.url, cluster)
     task = asyncio.create_task(service.run(log, feed, max_age_s=DAY_S))
     (message,) = await take(server.url, cluster, 1)
-    assert message.id == "2.0"
+    assert message.id == "3.0"
     task.cancel()
     await asyncio.wait({task})
     await feed.close()
@@ -305,7 +316,9 @@ async def test_what_is_no_writers_commit_is_set_aside_and_told(
 ) -> None:
     log = MemoryLog(cluster)
     await append(log, "binder", [permit("a/g")])
-    for _ in range(100):
+    forged = envelope.encode_events([permit("a/forged")])
+    await log.append(subjects.subject(cluster, "binder"), header("planner.0"), forged, 1)  # in another's name
+    for _ in range(99):
         await append(log, "stranger", [permit("a/forged")])
     await append(log, "binder", [permit("a/h")])
     async with feeding(log, server.url):

@@ -28,6 +28,12 @@ def test_an_integer_may_be_spelled(value: object, found: int) -> None:
     assert integer(value, "f") == found
 
 
+@pytest.mark.parametrize(("value", "least", "found"), [("-0", 0, 0), ("-7", -7, -7)])
+def test_so_may_one_with_a_sign_where_it_may_have_one(value: str, least: int, found: int) -> None:
+    """As Go's Atoi reads it."""
+    assert integer(value, "f", least=least) == found
+
+
 @pytest.mark.parametrize("value", [True, "+-7", "--7", "-7", 0, MOST + 1, "0" * 20 + "7", "1" * 5_000, "٧", "", None])
 def test_what_is_no_integer_in_its_bounds_is_refused(value: object) -> None:
     """As a list of digits without end, which Python refuses to read."""

@@ -117,9 +117,10 @@ def test_whatever_the_grammar_allows_is_read_and_nothing_else(text: str) -> None
 @pytest.mark.parametrize("text", ["-1", "8E", "1e20", "1e999999999", str(MAX_QUANTITY + 1), "9" * 256])
 def test_what_cannot_be_counted_with(text: str) -> None:
     amount = nano(text)
-    with pytest.raises(BadQuantity) as bad:
-        counted(amount, "memory")
-    assert bad.value.expected == f"from 0 to {MAX_QUANTITY}"
+    for resource, unit in (("memory", ""), ("cpu", " thousandths")):
+        with pytest.raises(BadQuantity) as bad:
+            counted(amount, resource)
+        assert bad.value.expected == f"from 0 to {MAX_QUANTITY}{unit}"
 
 
 def test_the_largest_and_the_smallest() -> None:

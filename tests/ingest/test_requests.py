@@ -148,6 +148,21 @@ def test_requests_of_the_pod_itself_are_resized_alike(infeasible: bool, actuated
     assert found["cpu_milli"] == milli
 
 
+def test_what_the_pod_itself_does_not_have_counts_as_none_where_its_resize_is_infeasible() -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    found = requests_of(
+        containers=[container(cpu="1", memory="7")],
+        resources={"requests": {"cpu": "2", "memory": "9"}},
+        status={"conditions": [condition], "resources": {"requests": {"cpu": "1"}}},
+    )
+    assert found == {"cpu_milli": 1000, "pods": 1}
+
+
+def test_a_quantity_may_be_written_as_a_number() -> None:
+    asked = {"name": "c", "resources": {"requests": {"cpu": 1.5, "memory": 1024}}}
+    assert requests_of(containers=[asked]) == {"cpu_milli": 1500, "memory_bytes": 1024, "pods": 1}
+
+
 def test_of_the_pod_itself_huge_pages_count_and_other_resources_do_not() -> None:
     found = requests_of(
         containers=[container(**{"hugepages-2Mi": "2Mi"})],

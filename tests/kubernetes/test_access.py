@@ -453,6 +453,27 @@ async def test_an_authority_that_says_little_of_itself_is_trusted_by_every_pytho
                 await client.send("get pods", "GET", "/api/v1/namespaces/default/pods/p")
 
 
+@pytest.mark.parametrize(("name", "trusted"), [("api.example", True), ("other.example", False)])
+async def test_a_servers_certificate_is_for_the_name_that_a_kubeconfig_gives_it(
+    tmp_path: Path, name: str, trusted: bool
+) -> None:
+    """As behind a tunnel: it counts in place of the URL's, for which the certificate is as well."""
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    (tmp_path / "key.pem").write_text(KEY)
+
+    async def pod(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"name": "p"}})
+
+    async with serving_over_tls(pod, tmp_path / "ca.crt", tmp_path / "key.pem") as port:
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": "ca.crt", "tls-server-name": name}
+        async with Client(access.load(kubeconfig(tmp_path, cluster, {}))) as client:
+            if trusted:
+                assert await client.get_pod("default", "p") is not None
+            else:
+                with pytest.raises(Unreachable, match=r"not valid for .other\.example."):
+                    await client.send("get pods", "GET", "/api/v1/namespaces/default/pods/p")
+
+
 async def test_a_proxy_over_tls_is_trusted_as_the_system_trusts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import socket
+from types import SimpleNamespace
+from unittest.mock import Mock
 
+import aiohttp
 import pytest
 from tenacity import Future, RetryCallState
 
-from services.kubernetes import binding
+from services.kubernetes import binding, nesting
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.transport import Answer, Transport, error_of, heeding, retrying, worth_repeating
+
+TOO_LARGE = "etcdserver: request is too large"
 
 
 def test_of_a_long_answer_the_beginning_is_repeated() -> None:
@@ -36,12 +42,23 @@ def test_of_a_long_answer_the_beginning_is_repeated() -> None:
         (204, b"", "in_doubt"),
         (101, b"", "in_doubt"),
         (302, b"", "in_doubt"),
+        (399, b"", "in_doubt"),
+        (400, b'{"kind": "Status", "code": 400, "reason": "BadRequest"}', "rejected"),
         (529, b"<html>the site is overloaded</html>", "in_doubt"),
     ],
 )
 def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: str) -> None:
     """As it was: a login page bound a pod in the log, and nobody ever bound it on a node."""
-    assert binding.result("create pods/binding default/p", Answer(code, body)).outcome == outcome
+    found = binding.result("create pods/binding default/p", Answer(code, body))
+    assert found.outcome == outcome
+    assert outcome == "bound" or f"create pods/binding default/p: {code}" in found.message
+
+
+@pytest.mark.parametrize("code", [409, 500])
+def test_a_binding_that_etcd_can_never_take_is_refused_for_good(code: int) -> None:
+    body = json.dumps({"kind": "Status", "message": f"binding pods: {TOO_LARGE}"}).encode()
+    found = binding.result("create pods/binding default/p", Answer(code, body))
+    assert (found.outcome, found.final, found.answered) == ("rejected", True, True)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +153,8 @@ def test_before_it_is_repeated_a_request_pauses_for_as_long_as_the_server_asks_w
     state.outcome = Future(1)
     state.outcome.set_exception(error)
     assert heeding(lambda _: 0.5)(state) == pause_s
+    if pause_s > 5.0:  # more than chance makes it
+        assert retrying().wait(state) == pause_s
 
 
 def test_what_is_no_answer_is_not_repeated() -> None:
@@ -143,9 +162,72 @@ def test_what_is_no_answer_is_not_repeated() -> None:
     assert not worth_repeating(ValueError("a mistake of ours"))
 
 
+@pytest.mark.parametrize(
+    ("code", "message", "final", "retryable"),
+    [
+        (500, TOO_LARGE, True, False),
+        (409, f"binding pods: {TOO_LARGE}", True, False),
+        (500, f"{TOO_LARGE}, a webhook says", False, True),
+        (503, TOO_LARGE, False, True),
+        (422, TOO_LARGE, False, False),
+        *((code, "", False, True) for code in (0, 408, 429, 500, 520, 561)),
+        *((code, "", False, False) for code in (400, 401, 404, 409, 410, 499)),
+    ],
+)
+def test_what_may_be_answered_otherwise_a_moment_later(code: int, message: str, final: bool, retryable: bool) -> None:
+    """Any error of a server may, but for what etcd can never take: a mistake of the API server's own, or a conflict."""
+    error = ApiError("create pods default/p", code, "", message)
+    assert (error.final, error.retryable) == (final, retryable)
+
+
+@pytest.mark.parametrize(("asked_s", "worth"), [(None, True), (0.5, True), (0.6, False)])
+def test_who_asks_for_more_patience_than_there_is_is_not_asked_again(asked_s: float | None, worth: bool) -> None:
+    assert worth_repeating(ApiError("patch pods/status default/p", 429, "", "", asked_s), patience_s=0.5) == worth
+
+
 def test_a_page_that_is_cut_within_a_letter_is_told_all_the_same() -> None:
     page = b"<html>" + "\u00fc".encode() * 200
     assert "<html>\u00fc" in str(error_of("list pods", Answer(503, b"x" + page)))
+
+
+async def test_a_connection_whose_other_end_is_dead_is_noticed_within_about_a_minute() -> None:
+    """A watch sends nothing of its own for hours: the kernel asks in its place."""
+    async with Transport(direct("http://127.0.0.1:1"), connections=7) as transport:
+        connector = transport._session.connector
+        assert isinstance(connector, aiohttp.TCPConnector)
+        assert connector.limit == 7
+        factory = connector._socket_factory
+        assert factory is not None
+        with factory((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as opened:
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            idle_s, every_s, times = (opened.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+            assert 30 <= idle_s + every_s * times <= 60
+            assert not opened.getblocking()
+
+
+NO_WAY = aiohttp.ClientConnectorError(SimpleNamespace(host="h", port=1, ssl=True), OSError("no route"))  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("error", "sent", "said"),
+    [
+        (NO_WAY, False, "no route"),
+        (aiohttp.ConnectionTimeoutError("no answer to SYN"), False, "no answer to SYN"),
+        (aiohttp.ServerDisconnectedError(), True, "Server disconnected"),
+        (ConnectionResetError("reset"), True, "reset"),
+        (TimeoutError(), True, "no answer in time"),
+    ],
+)
+async def test_only_who_was_never_connected_sent_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, sent: bool, said: str
+) -> None:
+    """Of all else nobody knows whether it was executed."""
+    async with Transport(direct("http://127.0.0.1:1")) as transport:
+        monkeypatch.setattr(transport._session, "request", Mock(side_effect=error))
+        with pytest.raises(Unreachable, match=said) as told:
+            await transport.send("create pods/binding default/p", "POST", "/api/v1", b"{}")
+    assert told.value.sent == sent
 
 
 async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
@@ -153,3 +235,18 @@ async def test_of_an_address_that_can_be_nobodys_nothing_was_asked() -> None:
         with pytest.raises(Unreachable, match="create pods/binding default/p") as error:
             await transport.send("create pods/binding default/p", "POST", "/api/v1", b"{}")
         assert not error.value.sent
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": [', "]}")])
+def test_of_what_is_nested_too_deeply_the_outer_levels_are_read_and_all_beside_it(opens: str, closes: str) -> None:
+    beside = {"braces": '}]"\\{[', "list": [{}, [[], 1]]}
+    deep = opens * 1_000 + closes * 1_000
+    text = f'{{"before": {json.dumps(beside)}, "deep": {deep}, "and": {deep}, "behind": {json.dumps(beside)}}}'
+    found = json.loads(nesting.pruned(text.encode()))
+    assert (found["before"], found["behind"]) == (beside, beside)
+    for part in (found["deep"], found["and"]):
+        levels, inner = 1, part
+        while inner is not None:
+            [inner] = inner if isinstance(inner, list) else inner.values()
+            levels += 1
+        assert levels == nesting.DEEPEST

@@ -302,6 +302,40 @@ async def test_a_proxy_that_does_not_connect(proxy: tuple[str, list[bytes]], ans
         assert "s3cr3t" not in str(error.value)
 
 
+async def test_a_watch_that_is_refused_tells_when_to_ask_again(proxy: tuple[str, list[bytes]]) -> None:
+    url, answers = proxy
+    answers.append(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n")
+    async with Client(Access(base_url="http://h", proxy=url)) as client:
+        with pytest.raises(ApiError, match="watch pods: 429") as error:
+            async for _ in client.stream("watch pods", "/api/v1/pods?watch=1", 5.0):
+                pass
+        assert error.value.retry_after_s == 7.0
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "after_s"),
+    [(429, b"7", 7.0), (503, b"0", 0.0), (400, b"7", 7.0), (399, b"7", None), (429, b"", None), (429, b"soon", None)],
+)
+async def test_whoever_refuses_may_say_when_to_ask_again(
+    proxy: tuple[str, list[bytes]], code: int, said: bytes, after_s: float | None
+) -> None:
+    """In seconds: a date, which HTTP knows as well, is no number of them."""
+    url, answers = proxy
+    answers.append(b"HTTP/1.1 %d So\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n" % (code, said))
+    async with Client(Access(base_url="http://h", proxy=url)) as client:
+        answer = await client.send("get pods", "GET", "/api/v1/pods")
+    assert (answer.code, answer.retry_after_s) == (code, after_s)
+
+
+async def test_nobody_is_followed_elsewhere(proxy: tuple[str, list[bytes]]) -> None:
+    """With the credentials of this server, and as if its word came from there."""
+    url, answers = proxy
+    answers.append(b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/login\r\nContent-Length: 0\r\n\r\n")
+    async with Client(Access(base_url="http://h", proxy=url)) as client:
+        with pytest.raises(ApiError, match="get pods default/p: 302"):
+            await client.get_pod("default", "p")
+
+
 async def test_an_answer_that_was_packed_unasked_is_told_as_that(proxy: tuple[str, list[bytes]]) -> None:
     """As it was: that JSON was malformed, or no UTF-8."""
     url, answers = proxy

@@ -1,20 +1,90 @@
-"""When a transport asks for its credentials, and its files about TLS, again; and what it does while nobody answers."""
+"""Where credentials are, and when a transport asks for them, and its files about TLS, again; what it does meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.kubernetes.access import Access, direct
+from services.kubernetes import access
+from services.kubernetes.access import Access, AccessError, direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials, NotFound, Unauthorized
 from services.kubernetes.transport import Transport
+from tests.kubernetes.certificates import CERTIFICATE, KEY
 from tests.kubernetes.tokens import Server
+
+HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+
+
+def test_where_credentials_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file named, else $KUBECONFIG, else the service account of this pod, else ~/.kube/config."""
+    for name in (HOST, "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".kube").mkdir()
+    for file in (".kube/config", "of-the-environment", "named"):
+        config = {
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://{Path(file).name}.example"}}],
+        }
+        (tmp_path / file).write_text(json.dumps(config))
+    monkeypatch.setattr(access, "in_cluster", lambda: direct("http://in-cluster.example"))
+    assert access.load().base_url == "http://config.example"
+    monkeypatch.setenv(HOST, "10.0.0.1")
+    assert access.load().base_url == "http://in-cluster.example"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "of-the-environment"))
+    assert access.load().base_url == "http://of-the-environment.example"
+    assert access.load(str(tmp_path / "named")).base_url == "http://named.example"
+
+
+def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its token is rotated, so it is read anew; what is missing is told at once."""
+    for name, value in ((HOST, "10.0.0.1"), (PORT, "443"), ("NO_PROXY", "*")):
+        monkeypatch.setenv(name, value)
+    (tmp_path / "token").write_text("one\n")
+    (tmp_path / "ca.crt").write_text(CERTIFICATE)
+    found = access.in_cluster(tmp_path)
+    assert (found.base_url, found.refreshed, found.authorization()) == ("https://10.0.0.1:443", True, "Bearer one")
+    (tmp_path / "token").write_text("two")
+    assert found.authorization() == "Bearer two"
+    assert found.ssl_context is not None
+    assert len(found.ssl_context().get_ca_certs()) == 1, "and no other authority"
+    for name in (HOST, PORT):
+        with monkeypatch.context() as without:
+            without.delenv(name)
+            with pytest.raises(AccessError, match="expected both"):
+                access.in_cluster(tmp_path)
+    (tmp_path / "token").unlink()
+    with pytest.raises(AccessError, match="expected a bearer token"):
+        access.in_cluster(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["ca.crt", "own.crt", "own.key"])
+def test_each_file_that_a_kubeconfig_names_counts_as_it_stands(tmp_path: Path, file: str) -> None:
+    """Whoever rotates a client's certificate leaves the authority as it is."""
+    for name, text in (("ca.crt", CERTIFICATE), ("own.crt", CERTIFICATE), ("own.key", KEY)):
+        (tmp_path / name).write_text(text)
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://h", "certificate-authority": "ca.crt"}}],
+        "users": [{"name": "u", "user": {"client-certificate": "own.crt", "client-key": "own.key"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    context = access.from_kubeconfig(str(tmp_path / "config")).ssl_context
+    assert context is not None
+    before = context()
+    assert context() is before
+    (tmp_path / file).write_text(f"{(tmp_path / file).read_text()}\n")
+    assert context() is not before
 
 
 class Asked:
@@ -51,6 +121,23 @@ def refreshed(server: Server, token: Asked) -> Access:
 
 async def asks(transport: Transport) -> int:
     return (await transport.send("get pod", "GET", "/api/v1/namespaces/default/pods/p")).code
+
+
+async def test_each_request_says_who_asks_and_what_is_accepted(server: Server) -> None:
+    """JSON, packed by nobody: what is packed is not read."""
+    async with Transport(Access(server.url, authorization=lambda: "Bearer old")) as transport:
+        assert await asks(transport) == 404
+        await transport.send("patch pod", "PATCH", "/api/v1/namespaces/default/pods/p", b"{}", "application/x")
+    said = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "muster"}
+    said |= {"Authorization": "Bearer old", "Content-Type": "application/x"}
+    assert {name: server.headers.get(name) for name in said} == said
+
+
+async def test_what_is_served_is_asked_for_as_who_one_is(server: Server) -> None:
+    """It accepts other answers than all else, and comes with the same credentials."""
+    async with Client(Access(server.url, authorization=lambda: "Bearer old")) as client:
+        with pytest.raises(NotFound):
+            await client.discover()
 
 
 async def test_a_watch_that_is_not_accepted_asks_for_another_token(server: Server, token: Asked) -> None:

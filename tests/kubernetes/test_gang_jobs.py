@@ -129,6 +129,22 @@ async def test_what_belongs_to_a_job_goes_with_it(server: Server, jobs: GangJobs
     assert server.asked == [("DELETE", "/apis/batch/v1/namespaces/training/jobs/a", {}, options)]
 
 
+async def test_what_is_made_is_known_by_its_uid(server: Server, jobs: GangJobs) -> None:
+    body = {"metadata": {"name": "a"}, "spec": {"suspend": True}}
+    server.answers = [{"metadata": {"name": "a", "uid": "uid-1"}}]
+    assert await jobs.create(gang_jobs.JOBS, body) == "uid-1"
+    assert server.asked == [("POST", "/apis/batch/v1/namespaces/training/jobs", {}, body)]
+
+
+async def test_a_job_is_suspended_if_it_is_still_this_one(server: Server, jobs: GangJobs) -> None:
+    """The UID of a patch is its precondition: an API server answers as if it was to be changed."""
+    server.answers = [{}]
+    await jobs.suspend("a", "uid-1", {"example/phase": "ending"})
+    metadata = {"uid": "uid-1", "annotations": {"example/phase": "ending"}}
+    patch = {"metadata": metadata, "spec": {"suspend": True}}
+    assert server.asked == [("PATCH", "/apis/batch/v1/namespaces/training/jobs/a", {}, patch)]
+
+
 async def test_a_job_is_resumed_if_what_was_read_of_it_stands(server: Server, jobs: GangJobs) -> None:
     server.answers = [{}]
     await jobs.resume("a", {("metadata", "uid"): "uid-1"}, "example/phase~1", "released")
@@ -151,6 +167,16 @@ def test_a_condition_counts_where_it_is_true() -> None:
     assert not bare.is_so("Complete")
     assert bare.says("anything") == ""
     assert (bare.spec.completions, bare.spec.suspend) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "over"),
+    [("Pending", False), ("Running", False), ("Unknown", False), ("Succeeded", True), ("Failed", True), ("", False)],
+)
+def test_of_a_pod_that_is_over_nothing_runs_nor_will(phase: str, over: bool) -> None:
+    about = {"labels": {"batch.kubernetes.io/controller-uid": "uid-1"}}
+    pod = msgspec.convert({"metadata": about, "status": {"phase": phase}}, GangPod)
+    assert (pod.is_over, pod.job_uid) == (over, "uid-1")
 
 
 FIRST, LAST = "2026-11-23T12:00:00Z", "2026-11-23T12:00:05Z"

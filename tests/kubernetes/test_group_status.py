@@ -13,7 +13,7 @@ from services.kubernetes import group_status
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served, served
-from services.kubernetes.errors import Conflict, NotFound, Unreachable
+from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import POD_GROUPS, Resource
 from services.kubernetes.transport import Answer
@@ -114,6 +114,38 @@ async def test_our_own_writes_need_no_second_look(cluster: SimulatedCluster, cli
     about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
     took = [(await writer.write(POD_GROUPS, *about, {"running": count}))[0] for count in range(3)]
     assert took == [2, 1, 1], "discovery, once"
+    older = (*about[:3], "9")
+    assert (await writer.write(POD_GROUPS, *older, {"running": 3}))[0] == 1, "a fact's version, which is a number"
+
+
+async def test_a_conflict_where_nobody_wrote_is_a_webhooks(cluster: SimulatedCluster, client: Client) -> None:
+    """It is not asked for again as if the next look could tell more."""
+    writer, metadata = GroupStatusWriter(client), cluster.create(pod_group("g", 3))["metadata"]
+    cluster.faults.plan(verb="patch", status=409, message="a webhook does not like it")
+    about = ("default", "g", metadata["uid"], metadata["resourceVersion"])
+    with pytest.raises(ApiError, match="a webhook does not like it") as error:
+        await writer.write(POD_GROUPS, *about, {"running": 1})
+    assert not isinstance(error.value, Conflict)
+
+
+async def test_of_pod_groups_that_are_gone_nothing_is_kept(cluster: SimulatedCluster, client: Client) -> None:
+    writer = GroupStatusWriter(client)
+    made = {NATIVE: native, POD_GROUPS: lambda name: pod_group(name, 3)}
+    uids = []
+    for resource, of in made.items():
+        for name in ("g", "h"):
+            metadata = cluster.create(of(name))["metadata"]
+            uids.append(metadata["uid"])
+            about = ("default", name, metadata["uid"], metadata["resourceVersion"])
+            await writer.write(resource, *about, scheduled("True"))
+    for kept in (4, 2, 1, 0):
+        writer.keep(uids[:kept])
+        assert len(writer) == kept
+    metadata = cluster.create(native("i"))["metadata"]
+    cluster.faults.plan(verb="patch", status=403)
+    with pytest.raises(ApiError):
+        await writer.write(NATIVE, "default", "i", metadata["uid"], metadata["resourceVersion"], scheduled("True"))
+    assert len(writer) == 1, "of one that was looked at, and not written, too"
 
 
 async def test_what_somebody_else_wrote_is_looked_at_now_and_written_when_that_is_asked_for_again(
@@ -149,7 +181,9 @@ async def test_a_pod_group_that_was_made_anew_is_left_alone(cluster: SimulatedCl
     old = cluster.create(pod_group("g", 3))["metadata"]
     cluster.delete("PodGroup", "g", "default")
     cluster.create(pod_group("g", 2))
-    await writer.write(POD_GROUPS, "default", "g", old["uid"], old["resourceVersion"], {"phase": "Running"})
+    about = ("default", "g", old["uid"], old["resourceVersion"])
+    took = await writer.write(POD_GROUPS, *about, {"phase": "Running"})
+    assert took == (3, {"phase": "Running"}), "discovery, the patch, a look"
     assert "status" not in cluster.get("PodGroup", "g", "default")
 
 
@@ -189,6 +223,11 @@ async def test_a_phase_that_is_to_be_left_is_left(cluster: SimulatedCluster, cli
     odd: Any = {"phase": ["a list"]}
     await client.patch_pod_group_status(WITHOUT, "default", "g", metadata["uid"], odd, subresource=False)
     told = {"phase": "Pending", "succeeded": 0}
+    await client.patch_pod_group_status(
+        WITHOUT, "default", "g", metadata["uid"], {"phase": "Running"}, subresource=False
+    )
+    assert await written(told) == told | {"running": 0}, "of another phase nothing else is said"
+    await client.patch_pod_group_status(WITHOUT, "default", "g", metadata["uid"], odd, subresource=False)
     assert await written(told) == {"phase": "Pending", "running": 0, "succeeded": 0}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 from aiohttp import web
@@ -13,9 +13,11 @@ class Server:
 
     url, token = "", "old"
     asked = 0
+    headers: Mapping[str, str] = {}
+    """Of the last request."""
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.asked += 1
+        self.asked, self.headers = self.asked + 1, request.headers
         known = request.headers.get("Authorization") == f"Bearer {self.token}"
         code, reason = (404, "NotFound") if known else (401, "Unauthorized")
         return web.json_response({"kind": "Status", "code": code, "reason": reason}, status=code)

@@ -29,6 +29,7 @@ from services.start import state_at
 from services.state import snapshot
 from services.writer import Writer
 from tests.homes import commits_of, folded, put_commits, put_snapshot
+from tests.snapshots.writing import tell_snapshot, write
 from tests.waiting import until
 from tests.world import World
 
@@ -99,9 +100,22 @@ async def test_attempts_that_end_before_they_clear_up_leave_no_more_and_more(
     assert len(await log.snapshots.listed()) > 1
 
 
+async def test_the_one_that_the_log_confirms_stays_however_many_come_that_it_does_not() -> None:
+    """Nothing is purged without one, and whoever took the later ones may never come to say so."""
+    log = MemoryLog("test")
+    await write(log, 3)
+    confirmed, taken = await tell_snapshot(log), []
+    for _ in range(KEPT + 2):
+        await write(log, 3)
+        taken.append((await take(log)).sequence)
+    assert [kept.sequence for kept in await log.snapshots.listed()] == [*taken[::-1][:KEPT], confirmed]
+
+
 async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored]) -> None:
     log = MemoryLog("test")
-    await grow(log, commits, 20)
+    await grow(log, commits, 19)
+    await take(log)  # of one commit too few: what it lacks is purged
+    await grow(log, commits, 1)
     base = await take(log)
     await grow(log, commits, 20)
     await log.purge(base.sequence + 1)
@@ -116,16 +130,31 @@ async def test_the_one_on_which_a_purged_log_stands_stays(commits: list[Stored])
     assert await log.snapshots.listed() == taken[::-1][:KEPT]
 
 
-async def test_those_of_another_log_of_this_name_go_and_keep_nobody_out(log: EventLog, commits: list[Stored]) -> None:
+@pytest.mark.parametrize("place", [20, 40], ids=["before the end", "at the end"])
+async def test_those_of_another_log_of_this_name_go_and_keep_nobody_out(
+    log: EventLog, commits: list[Stored], place: int
+) -> None:
     """Of a log that was deleted: some are of places where this one has not come yet, and would be the newest for long."""
     await grow(log, commits, 40)
     later = [await put_snapshot(log, folded(commits, place)) for place in range(200, 200 + KEPT)]
-    for one in (later[0], await put_snapshot(log, folded(commits, 20), commit="of another")):
+    for one in (later[0], await put_snapshot(log, folded(commits, place), commit="of another")):
         assert one in await log.snapshots.listed()
     taken = [await take(log)]
     await grow(log, commits, 20)
     taken.append(await take(log))
     assert await log.snapshots.listed() == taken[::-1]
+
+
+async def test_those_of_another_log_are_none_of_the_last_few(commits: list[Stored]) -> None:
+    log, taken = MemoryLog("test"), []
+    for _ in range(KEPT):
+        await grow(log, commits, 20)
+        taken.append(await take(log))
+    for place in range(taken[-1].sequence + 1, taken[-1].sequence + 1 + KEPT):
+        await put_snapshot(log, folded(commits, place), commit="of another")
+    await grow(log, commits, 20)
+    taken.append(await take(log))
+    assert await log.snapshots.listed() == taken[::-1][:KEPT]
 
 
 async def test_what_is_ahead_of_the_end_stays_until_another_log_is_shown(

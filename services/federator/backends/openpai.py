@@ -169,7 +169,6 @@ class OpenPai:
             connector=aiohttp.TCPConnector(limit=16, keepalive_timeout=30.0),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(10.0, timeout_s / 2)),
-            requote_redirect_url=False,
         )
         self._reading = AsyncRetrying(
             retry=retry_if_result(_may_be_better),

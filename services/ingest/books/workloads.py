@@ -35,8 +35,8 @@ class Workloads:
         return ((workload.uid, identity.split_key(name)) for name, workload in there)
 
     def said(self, uid: str, key: Key) -> int | None:
-        """No version of its own: it is older than whatever is seen."""
-        return 0 if "/".join(key) in self._declared else None
+        """Nothing: what it declares stands in the facts about its pods."""
+        return None
 
     def observe(self, seen: Workload | Malformed, listed: bool) -> list[Event]:
         metadata = seen.metadata

@@ -46,12 +46,11 @@ def workload_group(gang: str) -> tuple[str, str]:
 
 def declaration(seen: PodGroup, priority: int | None) -> Declaration | Rejection:
     """A PodGroup's, v1alpha2 and v1beta1."""
-    topology = (seen.spec.scheduling_constraints or {}) if isinstance(seen.spec.scheduling_constraints, dict) else {}
-    if topology.get("topology"):
-        value = shown(topology["topology"])
-        return Rejection(
-            "spec.schedulingConstraints.topology", value, "no topology constraint: it is not supported yet"
-        )
+    constraints = seen.spec.scheduling_constraints
+    topology = constraints.get("topology") if isinstance(constraints, dict) else None
+    if topology:
+        expected = "no topology constraint: it is not supported yet"
+        return Rejection("spec.schedulingConstraints.topology", shown(topology), expected)
     if seen.spec.priority is not None:
         own = integer(seen.spec.priority, "spec.priority", least=-(2**31))
         if isinstance(own, Rejection):

@@ -69,12 +69,30 @@ def test_a_pod_group_with_koordinators_annotations() -> None:
     ), "minimum and waiting time stand in the spec alone"
 
 
+@pytest.mark.parametrize(
+    ("said", "spec", "field"),
+    [
+        ({"mode": "Strict"}, {}, "spec.minMember"),
+        ({"mode": "Strict"}, {"minMember": 0}, "spec.minMember"),
+        ({"mode": "strict"}, {"minMember": 1}, f"metadata.annotations[{K}mode]"),
+        ({"total-number": "seven"}, {"minMember": 1}, f"metadata.annotations[{K}total-number]"),
+    ],
+)
+def test_a_pod_group_of_koordinators_that_cannot_be_taken_is_rejected_as_a_whole(
+    said: dict[str, str], spec: dict[str, Any], field: str
+) -> None:
+    annotations = {K + name: value for name, value in said.items()}
+    [rejected] = Ingest(["muster"]).observe(pod_group("bad", api=SIGS, annotations=annotations, **spec))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert (rejected.kind, rejected.field) == ("PodGroup.scheduling.sigs.k8s.io", field)
+
+
 def test_volcanos_fields() -> None:
     spec: dict[str, Any] = {"minMember": 3, "minTaskMember": {"worker": 2, "ps": 1, "none": 0}, "queue": "q"}
     found = observed(pod_group(api=VOLCANO, **spec)).declaration
     assert (found.task_minimums, found.queue) == ({"ps": 1, "worker": 2}, "q")
     assert list(found.task_minimums) == ["ps", "worker"]
-    without = observed(pod_group(api=VOLCANO)).declaration
+    without = observed(pod_group(api=VOLCANO, queue="")).declaration
     assert (without.min_member, without.queue, without.priority) == (1, "default", None)
 
 
@@ -85,6 +103,11 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
     found = observed(pod_group(api=VOLCANO, minTaskMember={"ps": 1}, **said)).declaration
     assert (found.min_member, found.task_minimums) == (1, {})
     assert observed(pod_group(api=VOLCANO, minTaskMember={"ps": 1}, minMember=1)).declaration.task_minimums == {"ps": 1}
+
+
+def test_as_many_tasks_as_may_have_a_minimum() -> None:
+    most = {f"t{at:03}": 1 for at in range(1_000)}
+    assert observed(pod_group(api=VOLCANO, minMember=1_000, minTaskMember=most)).declaration.task_minimums == most
 
 
 @pytest.mark.parametrize(
@@ -114,11 +137,18 @@ def test_without_a_minimum_of_the_whole_those_of_tasks_do_not_count(said: dict[s
             {"minMember": 1, "subGroupPolicy": [{"networkTopology": {"highestTierAllowed": 1}}]},
             "spec.subGroupPolicy[0].networkTopology.mode",
         ),
+        (
+            VOLCANO,
+            {"minMember": 1, "subGroupPolicy": [{"networkTopology": {"mode": "soft"}}, {"minSubGroups": 1}]},
+            "spec.subGroupPolicy[1].minSubGroups",
+        ),
         (SIGS, {}, "spec.minMember"),
         (NATIVE, {}, "spec.schedulingPolicy"),
         (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}}, "spec.schedulingPolicy"),
         (NATIVE, {"schedulingPolicy": {"gang": {"minCount": 0}}}, "spec.schedulingPolicy.gang.minCount"),
         (NATIVE, {"schedulingPolicy": {"gang": None}}, "spec.schedulingPolicy"),
+        (NATIVE, {"schedulingPolicy": {"basic": {}}, "priority": "high"}, "spec.priority"),
+        (NATIVE, {"schedulingPolicy": {"basic": {}}, "priority": -(2**31) - 1}, "spec.priority"),
         (
             NATIVE,
             {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}},
@@ -254,6 +284,14 @@ def test_a_workload_declares_the_gangs_of_its_groups_and_of_their_replicas(first
     assert [event for event in again.observe(workload(workers=4, driver=1)) if isinstance(event, ev.PodObserved)] == []
 
 
+def test_a_workload_that_changes_declares_otherwise_each_time() -> None:
+    """If a change were taken for the end of what it was before, the next would come too late."""
+    core = ingest(member("a"))
+    for version in (1, 2, 3):
+        core.observe(workload(version=version, workers=version + 1))
+        assert minimums(core) == {"a": version + 1}
+
+
 def test_a_workload_that_goes_takes_its_declarations_along() -> None:
     core = Ingest(["muster"])
     core.observe(workload(workers=4))
@@ -326,9 +364,17 @@ def test_kubernetes_own_priority_goes_before_its_class() -> None:
         assert event.declaration == Declaration(min_member=2, waiting_time_ms=0, priority=priority)
 
 
+@pytest.mark.parametrize("api", [INCUBATOR, SIGS_DEV, VOLCANO])
+def test_a_number_beside_its_class_means_something_to_kubernetes_alone(api: str) -> None:
+    core = ingest(priority_class(value=7))
+    assert priorities(core.observe(pod_group(api=api, minMember=1, priorityClassName="high", priority=3))) == [7]
+
+
 def test_coscheduling_knows_no_priority_classes() -> None:
-    """What it does not read cannot be wrong."""
+    """What it does not read cannot be wrong. Nor does anybody read the class where admission wrote its number."""
     assert observed(pod_group(api=X_K8S, minMember=2, priorityClassName=7)).declaration.min_member == 2
+    resolved = pod_group(api=NATIVE, schedulingPolicy={"basic": {}}, priorityClassName=7, priority=3)
+    assert observed(resolved).declaration.priority == 3
 
 
 @pytest.mark.parametrize("said", [{}, {"scheduleTimeoutSeconds": None}, {"scheduleTimeoutSeconds": 0}])
@@ -343,9 +389,28 @@ def test_the_waiting_time_of_a_dialect_without_one_is_the_policys(api: str) -> N
     assert observed(pod_group(api=api, minMember=2, scheduleTimeoutSeconds=5)).declaration.waiting_time_ms == 0
 
 
-@pytest.mark.parametrize("said", [{"networkTopology": {}}, {"networkTopology": {"mode": "soft"}}])
-def test_a_topology_that_says_nothing_hard_keeps_nobody(said: dict[str, Any]) -> None:
-    assert observed(pod_group(api=VOLCANO, minMember=2, **said)).declaration.min_member == 2
+def test_so_is_that_of_a_workload() -> None:
+    core = ingest(workload(workers=4), member("a"))
+    assert core.pods["uid-a"].gang is not None
+    assert core.pods["uid-a"].gang.declared == Declaration(min_member=4, waiting_time_ms=0)
+
+
+@pytest.mark.parametrize("topology", [{}, {"mode": "soft"}, None, "x"])
+def test_a_topology_that_says_nothing_hard_keeps_nobody(topology: object) -> None:
+    assert observed(pod_group(api=VOLCANO, minMember=2, networkTopology=topology)).declaration.min_member == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "expected"),
+    [("hard", "hard", "no hard network"), (None, "hard", "no hard network"), ("Hard", "Hard", "one of hard, soft")],
+)
+def test_a_topology_without_a_mode_is_a_hard_one(mode: str | None, value: str, expected: str) -> None:
+    """As Volcano's definition has it: the default of the field."""
+    topology = {"highestTierAllowed": 1} | ({"mode": mode} if mode else {})
+    [rejected] = Ingest(["muster"]).observe(pod_group(api=VOLCANO, minMember=2, networkTopology=topology))
+    assert isinstance(rejected, ev.DeclarationRejected)
+    assert rejected.value == value
+    assert rejected.expected.startswith(expected)
 
 
 @pytest.mark.parametrize("said", [None, [], "x", ["x"], [{"subGroupSize": 1, "minSubGroups": 0}], [{"name": "w"}]])

@@ -15,6 +15,7 @@ from services.ingest import dialects
 from services.ingest.differ import Ingest
 from services.ingest.durations import milliseconds
 from services.ingest.rejection import Rejection
+from services.kubernetes.objects import OwnerReference
 from tests.ingest.objects import pod
 
 K = "gang.scheduling.koordinator.sh/"
@@ -52,6 +53,7 @@ def koordinator(**said: str) -> dict[str, Any]:
     [
         ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, "coscheduling/v1alpha1", "default/g"),
         ({"labels": {SIGS: "g"}}, "coscheduling/v0.19", "default/g"),
+        ({"labels": {SIGS: "g"}, "annotations": {"example.com/mode": "x"}}, "coscheduling/v0.19", "default/g"),
         ({"labels": {SIGS: "g"}, "scheduler": "koord-scheduler"}, "koordinator/v1alpha1", "default/g"),
         ({"labels": {SIGS: "g"}, **koordinator(mode="Strict")}, "koordinator/v1alpha1", "default/g"),
         (koordinator(name="g"), "koordinator/v1alpha1", "default/g"),
@@ -76,7 +78,9 @@ def test_a_gang_that_something_else_declares(of: dict[str, Any], dialect: str, g
         {"scheduler": "koord-scheduler"},
         {"annotations": {GROUP_NAME: ""}},
         {"schedulingGroup": {}},
+        {"workloadRef": {}},
         {"scheduler": "volcano"},
+        koordinator(timeout="true"),
         {"annotations": {"volcano.sh/task-spec": "ps"}},
     ],
 )
@@ -131,6 +135,11 @@ def test_the_name_of_the_match_policy_that_came_first() -> None:
     alias = {"pod-group.scheduling.sigs.k8s.io/match-policy": "waiting-and-running"}
     found = declared(annotations={K + "name": "g", K + "min-available": "1", **alias})
     assert found.match_policy == "waiting-and-running"
+
+
+@pytest.mark.parametrize("policy", ["only-waiting", "waiting-and-running", "once-satisfied"])
+def test_the_policies_of_matching_that_there_are(policy: str) -> None:
+    assert declared(**koordinator(name="g", match_policy=policy)).match_policy == policy
 
 
 @pytest.mark.parametrize("groups", [None, "", "[]"])
@@ -189,6 +198,16 @@ def test_kube_batch_without_a_pod_group() -> None:
     named = member(annotations={**annotations, GROUP_NAME: "g"})
     assert named.gang == "default/g@batch"
     assert named.declared is not None
+
+
+def test_an_owner_that_is_no_controller_makes_no_gang() -> None:
+    """Whoever else owns the pod may own others, too, as what makes its volumes."""
+    seen = pod(annotations={"scheduling.k8s.io/group-min-member": "3"}, owner="job-uid")
+    assert seen.metadata.owner_references is not None
+    seen.metadata.owner_references.insert(0, OwnerReference(uid="claim-uid"))
+    found = dialects.membership(seen)
+    assert isinstance(found, Membership)
+    assert found.gang == "default/job-uid@batch"
 
 
 def test_volcano_without_a_pod_group() -> None:
@@ -309,6 +328,11 @@ def test_bad_annotations_of_koordinator(said: dict[str, str], key: str, expected
         (koordinator(name="g@batch"), f"metadata.annotations[{K}name]"),
         (koordinator(name="a/b"), f"metadata.annotations[{K}name]"),
         ({"annotations": {GROUP_NAME: "g@kubernetes"}}, f"metadata.annotations[{GROUP_NAME}]"),
+        ({"annotations": {GROUP_NAME: "g@batch", K + "timeout": "true"}}, f"metadata.annotations[{GROUP_NAME}]"),
+        (
+            {"labels": {SIGS: "g", SIGS + "/min-available": "0"}, "scheduler": "koord-scheduler"},
+            f"metadata.labels[{SIGS}/min-available]",
+        ),
         (
             {"annotations": {"scheduling.k8s.io/group-min-member": "many"}},
             "metadata.annotations[scheduling.k8s.io/group-min-member]",
@@ -324,6 +348,10 @@ def test_bad_annotations_of_koordinator(said: dict[str, str], key: str, expected
         ({"schedulingGroup": {"podGroupName": "a/b"}}, "spec.schedulingGroup.podGroupName"),
         ({"workloadRef": {"name": "w", "podGroup": ""}}, "spec.workloadRef.podGroup"),
         ({"workloadRef": {"name": "", "podGroup": "g"}}, "spec.workloadRef.name"),
+        (
+            {"workloadRef": {"name": "w", "podGroup": "g", "podGroupReplicaKey": "a:b"}},
+            "spec.workloadRef.podGroupReplicaKey",
+        ),
     ],
 )
 def test_bad_names_and_counts(of: dict[str, Any], field: str) -> None:
