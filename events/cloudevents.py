@@ -138,8 +138,9 @@ def pattern_subject(cluster: str, pattern: str) -> str:
         if part == ">" and position != len(tokens) - 1:
             raise PatternError(f"pattern {pattern!r}: '>' stands for all that follows and must be last")
         if part not in ("*", ">") and not re.fullmatch(r"(?:[A-Za-z0-9_~-]|%[0-9A-F]{2})+", part):
+            likely = "*" if re.search("[*>]", part) else token(unquote(part))  # no name has either: it would never come
             raise PatternError(
-                f"pattern {pattern!r}: {part!r} is neither '*' nor '>' nor an escaped name; try {token(unquote(part))!r}"
+                f"pattern {pattern!r}: {part!r} is neither '*' nor '>' nor an escaped name; try {likely!r}"
             )
     if tokens[0] not in ("*", ">", *EVENT_TYPES):
         near = difflib.get_close_matches(tokens[0], EVENT_TYPES, n=1)

@@ -355,15 +355,18 @@ def status(location: str | None, cluster: str | None, *, watch: bool = False, as
         return await (await looking.Observer.of(log)).status(log.cluster)
 
     async def again(log: EventLog) -> None:
-        end_when_told()
         with contextlib.nullcontext(show.json_line) if as_json else looking.shown() as tell:
             async with contextlib.aclosing(looking.watch(log)) as looks:
                 async for found in looks:
                     tell(found)
 
+    async def watched() -> None:
+        end_when_told()
+        await _with_log(location, cluster, again)
+
     if watch:
         with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
-            run(_with_log(location, cluster, again))
+            run(watched())
         return 0
     found = run(_with_log(location, cluster, once))
     if as_json:

@@ -28,8 +28,14 @@ class ApiError(Exception):
         etcd takes. The API server answers that as a mistake of its own, and as a conflict of a binding."""
         return self.code in (409, 500) and self.message.endswith(TOO_LARGE)
 
+    @property
+    def namespace_is_going(self) -> bool:
+        """Whether nothing can be made any more, as the namespace is being deleted: a 403 that no permission mends."""
+        return self.code == 403 and self.message.endswith(TERMINATED)
+
 
 TOO_LARGE = "etcdserver: request is too large"
+TERMINATED = "because it is being terminated"
 RETRYABLE = frozenset({0, 408, 429})
 
 

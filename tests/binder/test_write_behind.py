@@ -185,8 +185,9 @@ async def test_of_thousands_that_are_refused_alike_one_line_is_told(
     [
         (Forbidden("write", 403, "Forbidden", "no such permission"), True),
         (NotFound("write", 404, "NotFound", "a webhook's no"), False),
+        (Forbidden("write", 403, "Forbidden", "no new content in namespace ml because it is being terminated"), False),
     ],
-    ids=["forbidden", "a webhook's 404"],
+    ids=["forbidden", "a webhook's 404", "a namespace that is going"],
 )
 async def test_what_was_refused_for_good_is_written_once_more_later_but_no_event(
     refusal: ApiError, told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -403,6 +403,17 @@ def test_a_planner_that_waits_for_nats_ends_when_it_is_told_to() -> None:
     assert b'"error"' not in said
 
 
+@pytest.mark.parametrize("command", ["status --watch", "subscribe PodBound"])
+def test_what_is_watched_ends_with_0_while_it_waits_for_nats(command: str) -> None:
+    """As it was: a status that was watched ended by the signal, with 143, before it had the log."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = _muster(f"{command} --nats nats://127.0.0.1:{silent.getsockname()[1]}")
+        connection, _ = silent.accept()
+        with connection:
+            process.terminate()
+            assert process.wait(timeout=120) == 0
+
+
 def test_who_is_told_to_end_ends_although_nobody_reads_what_it_prints() -> None:
     program = """
 import asyncio, sys

@@ -92,7 +92,8 @@ def test_a_pattern_becomes_the_subject_filter_of_the_feed(pattern: str, filtered
         ),  # the connection was reset for half a minute
         ("GangPermitted.default.model.v2", "a dot within a name is written %2E"),
         (">.default", "must be last"),
-        ("GangPermitted.de*", "try 'de%2A'"),
+        ("GangPermitted.de*", "'de*' is neither '*' nor '>' nor an escaped name; try '*'"),
+        ("GangPermitted.default.web->", "try '*'"),
         ("GangPermitted.a b", "try 'a%20b'"),
     ],
 )

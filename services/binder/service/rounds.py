@@ -216,7 +216,7 @@ class Rounds:
             self.failed.append(write.again)
             return 1
         except ApiError as error:
-            if not isinstance(error, NotFound):  # by then it has gone, as a rule; a webhook may say so, too
+            if not (isinstance(error, NotFound) or error.namespace_is_going):  # gone by then; a webhook may say so, too
                 self._warn(error)
             if error.retryable:
                 self.failed.append(write.again)

@@ -304,8 +304,9 @@ async def test_own_writes_into_a_namespace_that_is_going(crd: Client, own: Own) 
     with pytest.raises(Forbidden):
         await own.evict(namespace, "a", uid)
     about = Regarding("v1", "Pod", namespace, "a", uid)
-    with pytest.raises(Forbidden):
+    with pytest.raises(Forbidden) as refused:
         await own.create_event("e", about, reason="r", action="a", note="n", warning=False, time_ns=1, instance="i")
+    assert refused.value.namespace_is_going
     await own.patch_pod_status(namespace, "a", uid, "", WAITS)
     await own.annotate_pod(namespace, "a", uid, "", dict([MARK]))
     await own.patch_pod_group_status(POD_GROUPS, namespace, "g", group["metadata"]["uid"], {"phase": "x"})
