@@ -40,7 +40,8 @@ class Policy(Value, frozen=True):
     replacement_policy: str
     """What happens to a gang below its minimum when that time is over: keep (seed 002, After Gang) or evict."""
     lookahead_pods: int = 0
-    """Waiting pods of other shards, before its own in queue order, that a shard leaves room for in one cycle."""
+    """Waiting pods of other shards, before its own in queue order, that a shard leaves room for in one cycle; and pods
+    that back off and that it tries all the same, before those of a lower priority have the room."""
     nominate_after_refusals: int = 0
     """After so many refusals in a row of its proposals a gang gets what still stands of the last nominated; 0: never."""
     nomination_hold_ms: int = 0

@@ -80,16 +80,21 @@ async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:
     What is ahead of the end goes with one that is shown to be another log's. Else it may be this log's newest: a leader
     that was stopped, and goes on, tells an end that was long ago.
     """
-    listed, (first, end) = await log.snapshots.listed(), await log.bounds()
+    listed, (_, end) = await log.snapshots.listed(), await log.bounds()
     ahead = [kept for kept in listed if kept.sequence > end]
     others = [kept for kept in listed if kept.sequence <= end and await is_of_another(log, kept)]
     for kept in (*others, *(ahead if others else ())):
         await log.snapshots.delete(kept)
     ours = [kept for kept in listed if kept not in ahead and kept not in others]
-    standing = [kept.sequence for kept in ours if kept.sequence >= first - 1]
     for kept in ours[KEPT:]:
-        if kept.sequence not in confirmed and (first == 1 or kept.sequence != standing[-1]):
+        if kept.sequence not in confirmed and kept != await _standing(log, ours):
             await log.snapshots.delete(kept)
+
+
+async def _standing(log: EventLog, ours: list[Kept]) -> Kept | None:
+    """The one on which the beginning of a purged log stands. As of now: it may be purged while others are looked at."""
+    first = (await log.bounds()).first
+    return min((kept for kept in ours if kept.sequence >= first - 1 > 0), key=lambda kept: kept.sequence, default=None)
 
 
 class Taking(NamedTuple):

@@ -71,7 +71,9 @@ def change(
     lookahead_pods: Annotated[
         int | None,
         typer.Option(
-            help="for how many waiting pods of other shards a shard leaves room in a cycle (1024)", metavar="PODS"
+            help="for how many waiting pods of other shards a shard leaves room in a cycle, and how many that back off "
+            "it tries before pods of lower priority have their room; 0: none (1024)",
+            metavar="PODS",
         ),
     ] = None,
     nominate_after_refusals: Annotated[

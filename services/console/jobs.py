@@ -24,7 +24,7 @@ from services.console.replay import EPOCH, BadPlace, check_place, check_time, re
 from services.federator.backends import Owner
 from services.federator.explain import Said, Story
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
-from services.federator.records import SETTLED
+from services.federator.records import ENDED, SETTLED
 from services.federator.requests import MOST_DOCUMENT, PAGE
 from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
@@ -305,7 +305,11 @@ def _line(at: dict[str, Any]) -> str:
 
 
 def _why(at: dict[str, Any]) -> str:
-    return f"given up by {at['given_up']}" if at["given_up"] else str(at["stopped_for"] or at["refusal"])
+    if at["given_up"]:
+        return f"given up by {at['given_up']}"
+    if at["stopped_for"] and at["refusal"] and at["phase"] != ENDED:
+        return f"{at['stopped_for']}, refused: {at['refusal']}"
+    return str(at["stopped_for"] or at["refusal"])
 
 
 def _phase(at: dict[str, Any]) -> str:

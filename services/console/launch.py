@@ -177,6 +177,8 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(health.serve(settings.health_host, settings.health_port))
         await roles.check_files(role, settings)
+        if role != FEDERATOR and settings.cluster == FEDERATION:
+            raise _of_another_kind(FEDERATION, "federation")  # to open it would make it
         log = await _opened(settings)
         stack.push_async_callback(log.close)
         await _check_kind(role, log)
@@ -225,11 +227,15 @@ async def _check_kind(role: str, log: EventLog) -> None:
     if role == FEDERATOR:
         kind, theirs = "cluster", first not in ("", FEDERATOR)
     else:
-        kind, theirs = "federation", first == FEDERATOR or log.cluster == FEDERATION
+        kind, theirs = "federation", first == FEDERATOR
     if theirs:
-        raise InvalidSetting(
-            f"{log.cluster}: this is the log of a {kind}; expected another name (--cluster, or behind the URL)"
-        )
+        raise _of_another_kind(log.cluster, kind)
+
+
+def _of_another_kind(cluster: str, kind: str) -> InvalidSetting:
+    return InvalidSetting(
+        f"{cluster}: this is the log of a {kind}; expected another name (--cluster, or behind the URL)"
+    )
 
 
 def _writers(role: str, settings: Settings) -> list[str]:

@@ -26,7 +26,7 @@ class UnknownProfile(Unusable):
 def profile(name: str) -> Profile:
     """Raises UnknownProfile."""
     if name not in PROFILES:
-        raise UnknownProfile(f"profile {name!r}: expected one of {', '.join(PROFILES)}")
+        raise UnknownProfile(f"--profile {name!r}: expected one of {', '.join(PROFILES)}")
     return PROFILES[name]
 
 

@@ -19,6 +19,7 @@ from services.simulator.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITIES
 from services.simulator.forms import FORMS, misfit
 from services.simulator.nulls import without_nulls
 from services.simulator.operators import MAKES
+from services.simulator.operators.jobset import JOB_SET_LABEL
 from services.simulator.workloads import MOST_PODS, generated_name, is_workload
 
 Object = dict[str, Any]
@@ -115,13 +116,25 @@ def _group(named: Object) -> str:
 
 
 def _makers(obj: Object) -> Iterator[tuple[str, Any, str, Any]]:
-    """(API group, kind, namespace, name) of what controls it."""
-    owners = obj["metadata"].get("ownerReferences")
+    """(API group, kind, namespace, name) of what controls it, and of what controls that: it may not be listed."""
+    owners, namespace = obj["metadata"].get("ownerReferences"), obj["metadata"].get("namespace", "")
     for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, dict) and owner.get("controller") is True:
-            told = (owner.get("kind"), owner.get("name"))
-            if all(isinstance(part, str) for part in told):
-                yield _group(owner), told[0], obj["metadata"].get("namespace", ""), told[1]
+            kind, name = owner.get("kind"), owner.get("name")
+            if isinstance(kind, str) and isinstance(name, str):
+                yield _group(owner), kind, namespace, name
+                for group, above, named in _above(kind, name, _part(obj["metadata"], "labels")):
+                    yield group, above, namespace, named
+
+
+def _above(kind: str, name: str, labels: Object) -> Iterator[tuple[str, str, Any]]:
+    """What may control a ReplicaSet or Job of this name, by its name and by what its pods are labelled with."""
+    deployment, _, template = name.rpartition("-")
+    if kind == "ReplicaSet" and template == labels.get("pod-template-hash"):
+        yield "apps", "Deployment", deployment
+    if kind == "Job" and JOB_SET_LABEL in labels:  # a TrainJob's JobSet has its name
+        yield "jobset.x-k8s.io", "JobSet", labels[JOB_SET_LABEL]
+        yield "trainer.kubeflow.org", "TrainJob", labels[JOB_SET_LABEL]
 
 
 def _has_ended(obj: Object) -> bool:

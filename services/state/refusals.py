@@ -27,6 +27,8 @@ def said(state: State, group: Group) -> tuple[str, str]:
     cohort = state.cohorts[group.cohort]
     if cohort.reason == "TooFewPods":
         return cohort.condition, lacking.pods(state, group, cohort) or cohort.message
+    if cohort.reason == "SetAside":  # for a node, which is another when they disagree again
+        return cohort.message, cohort.message
     if cohort.reason == "GangTooLarge":  # for a limit, which an admin may change, or for what a commit takes
         _, limited, limit = cohort.message.rpartition(LIMITED)
         return f"{cohort.condition}: {limit}" if limited else cohort.condition, cohort.message

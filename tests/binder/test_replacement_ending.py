@@ -11,7 +11,7 @@ from services.binder.core import decide_now
 from services.state.deadlines import SWEPT_AFTER
 from services.state.records import NOMINATED
 from tests.binder.failing import fail, running
-from tests.world import World, of_type
+from tests.world import World, of_type, refusals
 
 
 def test_when_the_time_is_over_keep_leaves_the_rest_as_it_is() -> None:
@@ -64,6 +64,24 @@ def test_the_rest_is_also_who_is_being_bound_just_then() -> None:
     assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [late]
     world.bind()
     assert world.judge() == []
+
+
+def test_members_that_succeeded_and_are_removed_tear_nobody_down() -> None:
+    """As by ttlSecondsAfterFinished of a Job of theirs. When one of the rest fails then, the gang has too few pods for
+    its replacement, and is what the policy is about."""
+    world, (first, second, third) = running("evict")
+    world.finished(first)
+    world.deleted(first)
+    assert world.judge() == []
+    assert not world.state.lost
+    world.pass_s(31)
+    assert world.judge() == []
+    fail(world, second, "deleted")
+    world.pod("train-new", "train", minimum=3)
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [second]
+    assert refusals(world.plan()) == ["TooFewPods"]
+    world.pass_s(31)
+    assert [event.uid for event in of_type(world.judge(), ev.EvictionIntended)] == [third]
 
 
 @pytest.mark.parametrize("how", ["node gone", "node goes meanwhile", "room taken"])

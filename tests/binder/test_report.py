@@ -193,6 +193,23 @@ def test_a_gang_that_is_too_large_is_told_by_which_limit() -> None:
     assert told(first) == [too_large]
 
 
+def test_a_gang_that_is_set_aside_again_is_told_about_which_node() -> None:
+    """As it was: its pods went on naming the node of the first time."""
+    world = World()
+    for node in ("n0", "n1"):
+        world.node(node, cpu=1)
+    uids = world.gang("train", 2, 2)
+    for node in ("n0", "n1"):
+        world.propose("default/train", dict.fromkeys(uids, node))
+        world.judge()
+        due = condition(world.state, uids[0])
+        assert due is not None
+        assert (due.reason, due.message) == ("SetAside", f"set aside: planner and binder disagree about node {node}")
+        world.append("binder", [ev.ConditionsReported(reason=due.said, pods=((uids[0], "900"),))], cause="outcome")
+        assert condition(world.state, uids[0]) is None, "said once"
+        world.pod(f"train-{node}", "train", minimum=2)  # a fact about the gang, so that it is tried again
+
+
 @pytest.mark.parametrize("cut", ["a", "-", ".", "..", "-."])
 def test_an_event_has_a_name_that_the_api_takes_however_long_its_pods_is(cut: str) -> None:
     """Pods' names have up to 253 characters, and their events' names the same: what is cut may end in a dot."""

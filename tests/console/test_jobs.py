@@ -119,6 +119,19 @@ def test_a_job_that_a_cluster_refuses_is_watched_with_its_words(monkeypatch: pyt
     assert said.stdout.splitlines()[0] == "a1: refused: InvalidProtocolError: no such image"
 
 
+def test_a_stop_that_a_cluster_refuses_is_told_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: only why it is to be stopped, for as long as the cluster did not let it."""
+    at = {"cluster": "a1", "priority": 1.0, "name": "train-a1", "run": "running", "in_doubt": False, "given_up": ""}
+    at |= {"silent": "", "stopped_for": "NotEarliest", "refusal": "Forbidden"}
+    clusters = [at | {"phase": "stopping"}, at | {"cluster": "b1", "phase": "ended"}]
+    monkeypatch.setattr(jobs, "_Asking", Federator(SETTLED | {"clusters": clusters}))
+    said = CliRunner().invoke(app, ["job", "status", "train", "--watch"])
+    assert said.stdout.splitlines()[:2] == [
+        "a1: stopping running: NotEarliest, refused: Forbidden",
+        "b1: ended running: NotEarliest",
+    ], "what has ended was let go"
+
+
 def test_a_job_that_is_too_long_is_named_with_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: words of the federator about `$.document`."""
     monkeypatch.setattr(jobs, "MOST_DOCUMENT", 10)

@@ -21,8 +21,9 @@ from events.envelope import MalformedCommit
 from events.homes import open_log
 from events.jetstream import JetStreamLog
 from events.lease import Lease, Watch, holder_of
-from events.log import Unavailable
+from events.log import LogError, Unavailable
 from events.server import EmbeddedServer
+from events.subjects import FEDERATION
 from services import settings
 from services.console import launch, roles
 from services.health import Health
@@ -328,6 +329,18 @@ async def test_nobody_writes_into_a_log_of_the_other_kind(
         async with asyncio.timeout(60):
             await launch._hold_and_run(role, chosen, asyncio.Event(), Health())
     assert launch._exit_code(refused.value) == launch.USAGE
+
+
+@pytest.mark.usefixtures("collector")
+async def test_a_clusters_service_makes_no_log_for_a_federation(nats: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: it said that this is a federation's log, and left it there, empty, for who never has a federation."""
+    chosen = settings.read({"nats_url": nats, "cluster": FEDERATION})
+    monkeypatch.setattr(roles, "check_files", AsyncMock())
+    with pytest.raises(settings.InvalidSetting, match="this is the log of a federation"):
+        async with asyncio.timeout(60):
+            await launch._hold_and_run("feed", chosen, asyncio.Event(), Health())
+    with pytest.raises(LogError, match="no log of a cluster"):
+        await open_log(chosen.nats_url, chosen.cluster)
 
 
 @pytest.mark.parametrize("role", ["ingest", "binder"])

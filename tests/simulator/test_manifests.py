@@ -331,6 +331,26 @@ def test_what_kubectl_says_of_a_cluster_is_what_there_is(tmp_path: Path) -> None
     assert not any("resourceVersion" in obj["metadata"] for obj in objects)
 
 
+@pytest.mark.parametrize(
+    ("maker", "version", "between", "labels"),
+    [
+        ("Deployment", "apps/v1", ("ReplicaSet", "web-6d4cf"), {"pod-template-hash": "6d4cf"}),
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", ("Job", "web-node-0"), {"jobset.sigs.k8s.io/jobset-name": "web"}),
+        ("TrainJob", "trainer.kubeflow.org/v1alpha1", ("Job", "web-node-0"), {"jobset.sigs.k8s.io/jobset-name": "web"}),
+    ],
+)
+def test_so_it_is_where_what_it_made_is_not_listed_but_the_pods_are(
+    maker: str, version: str, between: tuple[str, str], labels: dict[str, str], tmp_path: Path
+) -> None:
+    """As it was: `kubectl get nodes,deployments,pods` had each Deployment's pods twice."""
+    kind, name = between
+    pod = json.loads(owned("Pod", f"{name}-x", kind, name, phase="Running"))
+    pod["metadata"]["labels"] = labels
+    makers = [told_of(maker) | {"apiVersion": version, "metadata": {"name": one}} for one in ("web", "other")]
+    objects = load_yaml([write(tmp_path / "now.yaml", "\n---\n".join(map(json.dumps, [*makers, pod])))])
+    assert [obj["metadata"]["name"] for obj in objects] == ["other", f"{name}-x"]
+
+
 def told_of(kind: str, **status: Any) -> dict[str, Any]:
     versions = {"Job": "batch.volcano.sh/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2", "Pod": "v1"}
     versions |= {"TrainJob": "trainer.kubeflow.org/v1alpha1", "ReplicaSet": "apps/v1"}

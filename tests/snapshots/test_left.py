@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ from events.log import EventLog, LogError
 from events.memory import MemoryLog
 from events.snapshots import Kept
 from events.subjects import subject
+from services import snapshots
 from services.console import retention
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
 from services.snapshots import KEPT, packed, put, take
-from services.start import state_at
+from services.start import is_of_another, state_at
 from services.state import snapshot
 from tests.snapshots.writing import NOW_NS, tell_snapshot, write
 from tests.world import World
@@ -121,6 +123,33 @@ async def test_who_takes_a_snapshot_meanwhile_does_not_drop_that_of_the_beginnin
 
     monkeypatch.setattr(log, "purge", meanwhile)
     assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
+    assert (await verify(log)).start == 12
+
+
+async def test_nor_does_who_had_looked_before_and_drops_behind_the_purge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: where the log begins was asked once, before each snapshot's commit was read."""
+    log = MemoryLog("test")
+    await age(log)
+    await write(log, 5, NOW_NS)
+    purge = log.purge
+    looking, purged = asyncio.Event(), asyncio.Event()
+    taking: list[asyncio.Task[Kept]] = []
+
+    async def looks_for_long(of: EventLog, kept: Kept) -> bool:
+        looking.set()
+        await purged.wait()
+        return await is_of_another(of, kept)
+
+    async def meanwhile(first: int) -> None:
+        monkeypatch.setattr(snapshots, "is_of_another", looks_for_long)
+        taking.append(asyncio.create_task(take(log)))
+        await looking.wait()
+        await purge(first)
+
+    monkeypatch.setattr(log, "purge", meanwhile)
+    assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 12
+    purged.set()
+    await taking[0]
     assert (await verify(log)).start == 12
 
 

@@ -21,6 +21,7 @@ from services.simulator.operators.making import (
 from services.simulator.workloads import copy_of, namespace_of
 
 JOB_SET = "jobset.x-k8s.io/v1alpha2"
+JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 TRAINER = "node"
 """The replicated job, and its container, that a TrainJob's ``trainer`` describes."""
@@ -42,7 +43,7 @@ def of_job_set(job_set: Object, given: Sequence[Object]) -> Iterator[Object]:
             if spec.get("suspend"):
                 job_spec["suspend"] = True
             labels = {
-                "jobset.sigs.k8s.io/jobset-name": name,
+                JOB_SET_LABEL: name,
                 "jobset.sigs.k8s.io/replicatedjob-name": str(replicated.get("name", "")),
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
