@@ -1,0 +1,37 @@
+"""What a telling is: the steps that an event is for a pod or a gang whose story is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from services.console.story.followed import Followed
+
+MS_PER_S, NS_PER_S = 1_000, 1_000_000_000
+
+
+class Told(NamedTuple):
+    """Of the commit in which an event is."""
+
+    time_ns: int
+    place: int
+    """The event's, as `State.place` has it."""
+
+
+class Step(NamedTuple):
+    """What happened, and why."""
+
+    what: str
+    reason: str
+    alike: str = ""
+    """Steps in a row that have this in common are one line, with the last one's reason; empty: a line of its own."""
+    counts: bool = False
+    """Whether it matters how often: its reason says what is new, and not how all of it is by now."""
+
+
+Telling = Callable[[Followed, Any, Told], Iterable[Step]]
+
+
+def standing(what: str, how: str) -> Step:
+    """A step that says how all of it is by now: of many in a row the last one says it all."""
+    return Step(what, how, what)
