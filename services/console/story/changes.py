@@ -51,7 +51,7 @@ def _declared(of: Followed) -> Iterator[Step]:
     if gang is None or now == before:
         return
     if now is None:
-        why = "there is no PodGroup of it, nor a pod that says"
+        why = "there is no PodGroup of its gang, nor a pod that declares it"
         yield Step("declared no more", why, "declared no more", counts=True)
     elif before is None:
         yield Step("declared", _said(now))

@@ -28,7 +28,7 @@ def _observed_first(of: Followed, event: ev.PodObserved) -> Iterator[Step]:
         again = f"another one of this name, of the UID {event.uid}: " if of.had > 1 else ""
         yield Step("made anew" if again else "seen", again + _of_a_pod(event))
     else:
-        yield standing("seen", counted(len(of.members), "pod"))
+        yield standing("seen", f"{counted(len(of.members), 'pod')} now")
 
 
 def _of_a_pod(event: ev.PodObserved) -> str:
@@ -110,8 +110,10 @@ def _moves(of: Followed, uid: str, status: str, node: str, why: str) -> Iterator
     if status == TERMINATING != before.status:
         yield standing("terminating", "it is being deleted" if of.kind == POD else of.of(of.statuses[status]))
     elif status in FINISHED:
+        of.ended[status] += 1
         said = f": {why}" if why else ""
-        yield standing(status, (f"on node {node}" if of.kind == POD else of.of(of.statuses[status])) + said)
+        where = f"on node {node}" if node else "on no node"
+        yield standing(status, (where if of.kind == POD else f"{counted(of.ended[status], 'pod')} so far") + said)
 
 
 def deleted(of: Followed, event: ev.PodDeleted, told: Told) -> Iterator[Step]:
@@ -122,7 +124,8 @@ def deleted(of: Followed, event: ev.PodDeleted, told: Told) -> Iterator[Step]:
         stood = "it was not bound" if not before.node else f"it was {before.status} on node {before.node}"
         yield Step("gone", stood)
     else:
-        yield standing("gone", f"{counted(len(of.members), 'pod')} left")
+        of.ended["gone"] += 1
+        yield standing("gone", f"{counted(of.ended['gone'], 'pod')} so far, {len(of.members)} left")
 
 
 def rejected(of: Followed, event: ev.DeclarationRejected, told: Told) -> Iterator[Step]:

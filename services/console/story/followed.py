@@ -74,6 +74,8 @@ class Followed:
         self.had = 0
         """How many pods it had so far."""
         self.statuses: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        """How many pods of it have succeeded, failed and gone so far."""
         self.stages: Counter[str] = Counter()
         self.gated = 0
         self.nodes: Counter[str] = Counter()
