@@ -129,15 +129,20 @@ class Reading:
             raise BadPlace(f"--at {sequence}: everything before {self._first} was purged; that is the first place left")
         async for batch in read_on(self._log, self._first, self.end if sequence is None else sequence):
             for stored in batch:
-                newest_ns = max(newest_ns, _time_ns(stored))
-                if time_ns is not None and _time_ns(stored) > time_ns:
-                    if 0 < self._first == state.sequence:
-                        told = f"what follows {self._first} is younger, and everything before was purged"
-                        raise BadPlace(f"--at {timestamp(time_ns)}: {told}")
-                    return
+                if time_ns is not None:
+                    newest_ns = max(newest_ns, _time_ns(stored))
+                    if newest_ns > time_ns:
+                        self._check_left(time_ns)
+                        return
                 yield state.apply_stored(stored)
         if time_ns is not None:
             await check_time(self._log, time_ns, newest_ns)
+
+    def _check_left(self, time_ns: int) -> None:
+        """Raises BadPlace, where nothing was read before the first that is younger, and something was purged."""
+        if 0 < self._first == self.state.sequence:
+            told = f"what follows {self._first} is younger, and everything before was purged"
+            raise BadPlace(f"--at {timestamp(time_ns)}: {told}")
 
 
 def _time_ns(stored: Stored) -> int:

@@ -13,7 +13,7 @@ from events import subjects
 from events.envelope import Commit
 from services.console.story.changes import changes
 from services.console.story.followed import GANG, POD, Followed
-from services.console.story.steps import Step, Told
+from services.console.story.steps import Step
 from services.console.story.table import OF_A_POD, TELLINGS
 from services.state.fold import State
 from services.state.records import INDEX_BITS
@@ -63,7 +63,8 @@ class Story:
             elif (telling := TELLINGS.get(kind)) is None:
                 continue
             if kind in allowed:
-                for step in telling(of, event, Told(header.time_ns, commit.sequence << INDEX_BITS | index)):
+                of.time_ns, of.place = header.time_ns, commit.sequence << INDEX_BITS | index
+                for step in telling(of, event):
                     self._add(step, commit.sequence, header.time_ns, header.writer)
         for step in changes(of):
             self._add(step, commit.sequence, header.time_ns, header.writer)

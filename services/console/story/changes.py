@@ -12,17 +12,22 @@ import msgspec
 
 from events.objects import Declaration
 from services.console.counted import counted
-from services.console.story.followed import POD, Everybody, Followed
+from services.console.story.followed import GANG, Everybody, Followed
 from services.console.story.steps import MS_PER_S, Step, standing
+from services.state.records import Gang
 
 
 def changes(of: Followed) -> Iterator[Step]:
-    yield from _moved(of)
+    if of.kind == GANG and of.state.moved:
+        yield from _moved(of)
     of.look()
-    yield from _declared(of)
+    gang = of.its_gang()
+    if (gang.declaration if gang is not None else None) is not of.declaration:
+        yield from _declared(of, gang)
     if of.rejections:
         yield from _mended(of)
-    yield from _timed_out(of)
+    if of.timed_out or gang is not None:
+        yield from _timed_out(of)
     if of.waits:
         yield from _grouped(of)
         yield from _everybody(of)
@@ -32,8 +37,6 @@ def changes(of: Followed) -> Iterator[Step]:
 
 def _moved(of: Followed) -> Iterator[Step]:
     """Pods that are of another gang now: their labels said so before, and what was intended for them is settled."""
-    if of.kind == POD:
-        return
     for uid in of.state.moved:
         pod = of.state.pods.get(uid)
         if (uid in of.members) != (pod is not None and pod.gang == of.name):
@@ -42,11 +45,8 @@ def _moved(of: Followed) -> Iterator[Step]:
             yield standing(what, f"its label names another gang; {counted(len(of.members), 'pod')} now")
 
 
-def _declared(of: Followed) -> Iterator[Step]:
-    gang = of.its_gang()
+def _declared(of: Followed, gang: Gang | None) -> Iterator[Step]:
     before, now = of.declaration, gang.declaration if gang is not None else None
-    if now is before:
-        return
     of.declaration = now
     if gang is None or now == before:
         return

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 import events as ev
 from services.console.counted import counted
 from services.console.story.followed import POD, Followed, Seen
-from services.console.story.steps import Step, Told, standing
+from services.console.story.steps import Step, standing
 from services.state import refusals
 from services.state.records import BOUND, FAILED, FINISHED, PENDING, PERMITTED, SUCCEEDED, TERMINATING
 
 
-def observed(of: Followed, event: ev.PodObserved, told: Told) -> Iterable[Step]:
+def observed(of: Followed, event: ev.PodObserved) -> Iterable[Step]:
     if event.uid in of.members:
         return _observed_again(of, event)
     return _observed_first(of, event) if of.is_of(event) else ()
@@ -76,17 +76,17 @@ def _changes(of: Followed, old: ev.PodObserved, new: ev.PodObserved) -> Iterator
         yield "this scheduler's now" if new.candidate else "another scheduler's now"
 
 
-def assigned(of: Followed, event: ev.PodAssigned, told: Told) -> Iterator[Step]:
+def assigned(of: Followed, event: ev.PodAssigned) -> Iterator[Step]:
     if of.members[event.uid].status not in FINISHED:
         yield from _moves(of, event.uid, BOUND, event.node, "")
 
 
-def terminating(of: Followed, event: ev.PodTerminating, told: Told) -> Iterator[Step]:
+def terminating(of: Followed, event: ev.PodTerminating) -> Iterator[Step]:
     if of.members[event.uid].status not in FINISHED:
         yield from _moves(of, event.uid, TERMINATING, of.members[event.uid].node, "")
 
 
-def finished(of: Followed, event: ev.PodFinished, told: Told) -> Iterator[Step]:
+def finished(of: Followed, event: ev.PodFinished) -> Iterator[Step]:
     if of.members[event.uid].status not in FINISHED:
         status = SUCCEEDED if event.succeeded else FAILED
         yield from _moves(of, event.uid, status, of.members[event.uid].node, event.reason)
@@ -116,7 +116,7 @@ def _moves(of: Followed, uid: str, status: str, node: str, why: str) -> Iterator
         yield standing(status, (where if of.kind == POD else f"{counted(of.ended[status], 'pod')} so far") + said)
 
 
-def deleted(of: Followed, event: ev.PodDeleted, told: Told) -> Iterator[Step]:
+def deleted(of: Followed, event: ev.PodDeleted) -> Iterator[Step]:
     before = of.members[event.uid]
     of.pop(event.uid)
     of.evicting.pop(event.uid, None)
@@ -128,14 +128,14 @@ def deleted(of: Followed, event: ev.PodDeleted, told: Told) -> Iterator[Step]:
         yield standing("gone", f"{counted(of.ended['gone'], 'pod')} so far, {len(of.members)} left")
 
 
-def rejected(of: Followed, event: ev.DeclarationRejected, told: Told) -> Iterator[Step]:
+def rejected(of: Followed, event: ev.DeclarationRejected) -> Iterator[Step]:
     if of.is_declared_by(event.kind, event.namespace, event.name):
         of.rejections[f"{event.kind}/{event.namespace}/{event.name}"] = None
         why = f"{event.kind} {event.namespace}/{event.name} cannot be taken: {refusals.rejected(event)}"
         yield Step("rejected", why, why, counts=True)
 
 
-def bound(of: Followed, event: ev.PodBound, told: Told) -> Iterator[Step]:
+def bound(of: Followed, event: ev.PodBound) -> Iterator[Step]:
     if _is_intended(of, event.uid, event.node):
         yield from _moves(of, event.uid, BOUND, event.node, "")
 
@@ -145,7 +145,7 @@ def _is_intended(of: Followed, uid: str, node: str) -> bool:
     return (of.members[uid].stage, of.members[uid].at) == (PERMITTED, node)
 
 
-def binding_failed(of: Followed, event: ev.BindingFailed, told: Told) -> Iterator[Step]:
+def binding_failed(of: Followed, event: ev.BindingFailed) -> Iterator[Step]:
     if not _is_intended(of, event.uid, event.node):
         return
     if event.assigned_node:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import events as ev
 from services.console.counted import counted
 from services.console.story.followed import Followed, on
-from services.console.story.steps import MS_PER_S, Step, Told
+from services.console.story.steps import MS_PER_S, Step
 from services.console.summary import extent
 
 REPLACEMENT_OVER = {
@@ -37,7 +37,7 @@ DECLINED = OVER | {
 }
 
 
-def room_requested(of: Followed, event: ev.RoomRequested, told: Told) -> Iterator[Step]:
+def room_requested(of: Followed, event: ev.RoomRequested) -> Iterator[Step]:
     request = of.state.room_requests.get(of.group)
     if event.group == of.group and request is not None and request.room == event.room:
         of.requested = True
@@ -45,7 +45,7 @@ def room_requested(of: Followed, event: ev.RoomRequested, told: Told) -> Iterato
         yield Step("starves", why, "starves", counts=True)
 
 
-def room_nominated(of: Followed, event: ev.RoomNominated, told: Told) -> Iterator[Step]:
+def room_nominated(of: Followed, event: ev.RoomNominated) -> Iterator[Step]:
     if not of.means(event.gang, event.pod) or event.pod in of.kept or event.pod not in of.state.nominations:
         return
     of.kept[event.pod] = event.node
@@ -54,7 +54,7 @@ def room_nominated(of: Followed, event: ev.RoomNominated, told: Told) -> Iterato
     yield Step("room kept", f"for the replacement of a pod that failed: {where}", "room kept", counts=True)
 
 
-def nomination_ended(of: Followed, event: ev.NominationEnded, told: Told) -> Iterator[Step]:
+def nomination_ended(of: Followed, event: ev.NominationEnded) -> Iterator[Step]:
     if event.pod not in of.kept:
         return
     if event.reason != "Held":
@@ -62,7 +62,7 @@ def nomination_ended(of: Followed, event: ev.NominationEnded, told: Told) -> Ite
     yield Step("kept no more", REPLACEMENT_OVER.get(event.reason, event.reason), f"over {event.reason}", counts=True)
 
 
-def group_nominated(of: Followed, event: ev.GroupNominated, told: Told) -> Iterator[Step]:
+def group_nominated(of: Followed, event: ev.GroupNominated) -> Iterator[Step]:
     if event.group == of.group and event.group in of.state.group_nominations:
         of.nominated = True
         pods = sum(len(one.pods) for one in event.assignments)
@@ -71,14 +71,14 @@ def group_nominated(of: Followed, event: ev.GroupNominated, told: Told) -> Itera
         yield Step("room nominated", why, "room nominated", counts=True)
 
 
-def group_nomination_ended(of: Followed, event: ev.GroupNominationEnded, told: Told) -> Iterator[Step]:
+def group_nomination_ended(of: Followed, event: ev.GroupNominationEnded) -> Iterator[Step]:
     if event.group == of.group and of.nominated:
         of.nominated = False
         why = OVER.get(event.reason, event.reason)
         yield Step("nominated no more", why, f"nominated no more {event.reason}", counts=True)
 
 
-def room_reserved(of: Followed, event: ev.RoomReserved, told: Told) -> Iterator[Step]:
+def room_reserved(of: Followed, event: ev.RoomReserved) -> Iterator[Step]:
     kept = of.state.reservations.get(of.group)
     if event.group == of.group and kept is not None and kept.sequence == of.state.sequence:
         of.requested, of.reserved = False, True
@@ -86,13 +86,13 @@ def room_reserved(of: Followed, event: ev.RoomReserved, told: Told) -> Iterator[
         yield Step("room reserved", why, "room reserved", counts=True)
 
 
-def room_declined(of: Followed, event: ev.RoomDeclined, told: Told) -> Iterator[Step]:
+def room_declined(of: Followed, event: ev.RoomDeclined) -> Iterator[Step]:
     if event.group == of.group and of.requested:
         of.requested = False
         yield Step("not reserved", DECLINED.get(event.reason, event.reason), f"declined {event.reason}", counts=True)
 
 
-def reservation_ended(of: Followed, event: ev.ReservationEnded, told: Told) -> Iterator[Step]:
+def reservation_ended(of: Followed, event: ev.ReservationEnded) -> Iterator[Step]:
     if event.group == of.group and of.reserved:
         of.reserved = False
         why = OVER.get(event.reason, event.reason)

@@ -10,14 +10,6 @@ from services.console.story.followed import Followed
 MS_PER_S, NS_PER_S = 1_000, 1_000_000_000
 
 
-class Told(NamedTuple):
-    """Of the commit in which an event is."""
-
-    time_ns: int
-    place: int
-    """The event's, as `State.place` has it."""
-
-
 class Step(NamedTuple):
     """What happened, and why."""
 
@@ -29,7 +21,7 @@ class Step(NamedTuple):
     """Whether it matters how often: its reason says what is new, and not how all of it is by now."""
 
 
-Telling = Callable[[Followed, Any, Told], Iterable[Step]]
+Telling = Callable[[Followed, Any], Iterable[Step]]
 
 
 def standing(what: str, how: str) -> Step:

@@ -8,7 +8,7 @@ from itertools import chain
 import events as ev
 from services.console.counted import counted
 from services.console.story.followed import ON_ITS_WAY, POD, Followed
-from services.console.story.steps import MS_PER_S, NS_PER_S, Step, Told, standing
+from services.console.story.steps import MS_PER_S, NS_PER_S, Step, standing
 from services.console.summary import LEFT_ROOM
 from services.state.records import HELD, PENDING, PERMITTED, PROPOSED
 from services.state.refusals import said
@@ -28,11 +28,11 @@ WAITS_FOR = {
 """Reason of a refusal → what happened."""
 
 
-def refused(of: Followed, event: ev.GroupsRefused, told: Told) -> Iterator[Step]:
+def refused(of: Followed, event: ev.GroupsRefused) -> Iterator[Step]:
     if of.group not in event.groups:
         return
     state, group = of.state, of.its_group()
-    if group is None or group.cohort != told.place or not _unplaced(of):
+    if group is None or group.cohort != of.place or not _unplaced(of):
         return
     condition, message = said(state, group)
     what = WAITS_FOR.get(event.reason, event.reason)
@@ -47,18 +47,18 @@ def _unplaced(of: Followed) -> bool:
     return any(one.status == PENDING and not one.stage and not one.fact.gated for one in of.members.values())
 
 
-def placed(of: Followed, event: ev.GangPlaced, told: Told) -> Iterator[Step]:
-    if event.group != of.group or told.place not in of.state.proposals:
+def placed(of: Followed, event: ev.GangPlaced) -> Iterator[Step]:
+    if event.group != of.group or of.place not in of.state.proposals:
         return
     ours = []
     for assignment in chain(event.required, event.optional):
         for uid in assignment.pods:
             claim = of.state.claims.get(uid)
-            if uid in of.members and claim is not None and claim.proposal == told.place:
+            if uid in of.members and claim is not None and claim.proposal == of.place:
                 ours.append(uid)
                 of.put(uid, of.members[uid]._replace(stage=PROPOSED, at=assignment.node))
     if ours:
-        of.proposals[told.place] = ours
+        of.proposals[of.place] = ours
         yield Step("proposed", of.where(ours), "proposed", counts=True)
 
 
@@ -85,7 +85,7 @@ GIVEN_BACK = {
 }
 
 
-def proposal_refused(of: Followed, event: ev.ProposalRefused, told: Told) -> Iterator[Step]:
+def proposal_refused(of: Followed, event: ev.ProposalRefused) -> Iterator[Step]:
     ours = of.proposals.pop(place_of(event.proposal), None)
     if ours is None:
         return
@@ -95,14 +95,14 @@ def proposal_refused(of: Followed, event: ev.ProposalRefused, told: Told) -> Ite
     yield Step("proposal refused", why, f"refused {event.reason}", counts=True)
 
 
-def held(of: Followed, event: ev.GangHeld, told: Told) -> Iterator[Step]:
+def held(of: Followed, event: ev.GangHeld) -> Iterator[Step]:
     claims = of.state.claims
     ours = of.staged(of.proposals.pop(place_of(event.proposal), ()), PROPOSED)
     ours = [uid for uid in ours if uid in claims and claims[uid].stage == HELD]
     if not ours:
         return
     if not of.stages[HELD]:
-        of.held_ns = told.time_ns
+        of.held_ns = of.time_ns
     for uid in ours:
         of.put(uid, of.members[uid]._replace(stage=HELD))
     group = of.its_group()
@@ -111,7 +111,7 @@ def held(of: Followed, event: ev.GangHeld, told: Told) -> Iterator[Step]:
     yield Step("held", f"{of.where(ours)}, for the rest of its {rest}, {most}", "held", counts=True)
 
 
-def permitted(of: Followed, event: ev.GangPermitted, told: Told) -> Iterator[Step]:
+def permitted(of: Followed, event: ev.GangPermitted) -> Iterator[Step]:
     if event.group != of.group:
         return
     claims, permits = of.state.claims, []
@@ -132,7 +132,7 @@ def permitted(of: Followed, event: ev.GangPermitted, told: Told) -> Iterator[Ste
         )
 
 
-def released(of: Followed, event: ev.GangReleased, told: Told) -> Iterator[Step]:
+def released(of: Followed, event: ev.GangReleased) -> Iterator[Step]:
     if event.group != of.group:
         return
     ours = of.staged(event.pods, *(ON_ITS_WAY if event.reason == "NotTaken" else (HELD,)))
@@ -140,43 +140,43 @@ def released(of: Followed, event: ev.GangReleased, told: Told) -> Iterator[Step]
         return
     of.give_back(ours)
     why = GIVEN_BACK.get(event.reason, event.reason)
-    waited = f", {(told.time_ns - of.held_ns) / NS_PER_S:.1f} s after it began to wait" if of.held_ns else ""
+    waited = f", {(of.time_ns - of.held_ns) / NS_PER_S:.1f} s after it began to wait" if of.held_ns else ""
     many = "" if of.kind == POD else f"{counted(len(ours), 'pod')}: "
     yield Step("given back", f"{many}{why}{waited}", f"given back {event.reason}", counts=True)
 
 
-def timed_out(of: Followed, event: ev.GangTimedOut, told: Told) -> Iterator[Step]:
+def timed_out(of: Followed, event: ev.GangTimedOut) -> Iterator[Step]:
     if event.group == of.group and of.waits and not of.timed_out and of.says_timed_out():
         of.timed_out = True
         why = "its waiting time is over: it is not tried again until its user acts"
         yield Step("timed out", why, "timed out", counts=True)
 
 
-def deadlock(of: Followed, event: ev.DeadlockFound, told: Told) -> Iterator[Step]:
+def deadlock(of: Followed, event: ev.DeadlockFound) -> Iterator[Step]:
     if of.group == event.group:
         yield Step("deadlock", f"it gives its room back for {', '.join(event.blocked)}", "deadlock", counts=True)
     elif of.group in event.blocked:
         yield Step("deadlock", f"{event.group} gives its room back, and it is tried at once", "deadlock", counts=True)
 
 
-def disagreement(of: Followed, event: ev.DisagreementDetected, told: Told) -> Iterator[Step]:
+def disagreement(of: Followed, event: ev.DisagreementDetected) -> Iterator[Step]:
     group = of.its_group()
     if event.group == of.group and group is not None and group.cohort in of.state.cohorts and of.waits:
         yield Step("set aside", of.state.cohorts[group.cohort].message, "set aside", counts=True)
 
 
-def eviction_intended(of: Followed, event: ev.EvictionIntended, told: Told) -> Iterator[Step]:
+def eviction_intended(of: Followed, event: ev.EvictionIntended) -> Iterator[Step]:
     of.evicting[event.uid] = None
     yield standing("to be evicted", _of_each(of, event.uid, event.reason))
 
 
-def evicted(of: Followed, event: ev.PodEvicted, told: Told) -> Iterator[Step]:
+def evicted(of: Followed, event: ev.PodEvicted) -> Iterator[Step]:
     if event.uid in of.evicting:
         del of.evicting[event.uid]
         yield standing("evicted", _of_each(of, event.uid, "its eviction was accepted, or it was gone already"))
 
 
-def eviction_failed(of: Followed, event: ev.EvictionFailed, told: Told) -> Iterator[Step]:
+def eviction_failed(of: Followed, event: ev.EvictionFailed) -> Iterator[Step]:
     if event.uid in of.evicting:
         del of.evicting[event.uid]
         yield standing("not evicted", _of_each(of, event.uid, event.message))
