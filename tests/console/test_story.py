@@ -135,6 +135,33 @@ def test_another_pod_of_the_name_begins_its_own_life() -> None:
     ]
 
 
+def test_a_pod_that_is_made_anew_time_and_again_has_a_story_that_one_can_read() -> None:
+    """As of a StatefulSet whose pod fails and fails."""
+    world = World()
+    world.node("n0")
+    world.pod("web-0")
+    fact = _fact(world, "web-0")
+    for number in range(1, 10):
+        world.settle()
+        (last,) = world.state.pods
+        world.finished(last, succeeded=False, reason="Error")
+        world.deleted(last)
+        world.facts(
+            world.classes[fact.scheduling_class],
+            msgspec.structs.replace(fact, uid=f"another-{number}", resource_version=world.version()),
+        )
+    another = "another one of this name, of the UID another-9: without a gang, priority 0"
+    assert told(world, "default/web-0", POD) == [
+        "seen: without a gang, priority 0",
+        "proposed: on node n0 (9 times)",
+        "permitted: to be bound: on node n0 (9 times)",
+        "bound: to node n0 (9 times)",
+        "failed: on node n0: Error (9 times)",
+        "gone: it was failed on node n0 (9 times)",
+        f"made anew: {another} (9 times)",
+    ]
+
+
 def _fact(world: World, uid: str) -> ev.PodObserved:
     events = (event for stored in world.log.commits for event in envelope.decode(stored).events)
     return next(event for event in events if isinstance(event, ev.PodObserved) and event.uid == uid)

@@ -18,8 +18,9 @@ from services.console.story.table import OF_A_POD, TELLINGS
 from services.state.fold import State
 from services.state.records import INDEX_BITS
 
-LONGEST_TURN = 8
-"""Steps at most that are looked at as one turn, which may repeat: proposed, held, given back, refused, and again."""
+LONGEST_TURN = 12
+"""Steps at most that are looked at as one turn, which may repeat: proposed, held, given back, refused, and again; or
+the whole life of a pod that is made anew each time."""
 
 
 class Line(msgspec.Struct, frozen=True):

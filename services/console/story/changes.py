@@ -42,7 +42,7 @@ def _moved(of: Followed) -> Iterator[Step]:
         if (uid in of.members) != (pod is not None and pod.gang == of.name):
             what = "a pod left" if uid in of.members else "a pod joined"
             of.sync(uid)
-            yield standing(what, f"its label names another gang; {counted(len(of.members), 'pod')} now")
+            yield standing(of, what, f"its label names another gang; {counted(len(of.members), 'pod')} now")
 
 
 def _declared(of: Followed, gang: Gang | None) -> Iterator[Step]:
@@ -54,7 +54,7 @@ def _declared(of: Followed, gang: Gang | None) -> Iterator[Step]:
         why = "there is no PodGroup of its gang, nor a pod that declares it"
         yield Step("declared no more", why, "declared no more", counts=True)
     elif before is None:
-        yield Step("declared", _said(now))
+        yield Step("declared", _said(now), f"declared {_said(now)}")
     else:
         changed = _differences(before, now)
         if changed:

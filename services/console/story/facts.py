@@ -26,9 +26,10 @@ def _observed_first(of: Followed, event: ev.PodObserved) -> Iterator[Step]:
     of.put(event.uid, Seen(event, event.status, event.node))
     if of.kind == POD:
         again = f"another one of this name, of the UID {event.uid}: " if of.had > 1 else ""
-        yield Step("made anew" if again else "seen", again + _of_a_pod(event))
+        what = "made anew" if again else "seen"
+        yield Step(what, again + _of_a_pod(event), what, counts=True)
     else:
-        yield standing("seen", f"{counted(len(of.members), 'pod')} now")
+        yield standing(of, "seen", f"{counted(len(of.members), 'pod')} now")
 
 
 def _of_a_pod(event: ev.PodObserved) -> str:
@@ -50,12 +51,12 @@ def _observed_again(of: Followed, event: ev.PodObserved) -> Iterator[Step]:
     old = before.fact
     if of.kind != POD and now.gang != of.name:
         of.pop(event.uid)
-        yield standing("a pod left", f"its label names another gang; {counted(len(of.members), 'pod')} now")
+        yield standing(of, "a pod left", f"its label names another gang; {counted(len(of.members), 'pod')} now")
         return
     of.put(event.uid, before._replace(fact=event))
     if old.gated and not event.gated:
         left = "it may be placed" if of.kind == POD else f"{counted(of.gated, 'pod')} left with gates"
-        yield standing("gates removed", left)
+        yield standing(of, "gates removed", left)
     if changes := "; ".join(_changes(of, old, event)):
         yield Step("changed", changes, f"changed {changes}", counts=True)
     if event.node and before.status not in FINISHED:
@@ -106,14 +107,14 @@ def _moves(of: Followed, uid: str, status: str, node: str, why: str) -> Iterator
     if node and node != before.node:
         by = "" if meant else ", by somebody else"
         where = f"to node {node}" if of.kind == POD else of.bound()
-        yield standing("bound", where + by)
+        yield standing(of, "bound", where + by)
     if status == TERMINATING != before.status:
-        yield standing("terminating", "it is being deleted" if of.kind == POD else of.of(of.statuses[status]))
+        yield standing(of, "terminating", "it is being deleted" if of.kind == POD else of.of(of.statuses[status]))
     elif status in FINISHED:
         of.ended[status] += 1
         said = f": {why}" if why else ""
         where = f"on node {node}" if node else "on no node"
-        yield standing(status, (where if of.kind == POD else f"{counted(of.ended[status], 'pod')} so far") + said)
+        yield standing(of, status, (where if of.kind == POD else f"{counted(of.ended[status], 'pod')} so far") + said)
 
 
 def deleted(of: Followed, event: ev.PodDeleted) -> Iterator[Step]:
@@ -122,10 +123,10 @@ def deleted(of: Followed, event: ev.PodDeleted) -> Iterator[Step]:
     of.evicting.pop(event.uid, None)
     if of.kind == POD:
         stood = "it was not bound" if not before.node else f"it was {before.status} on node {before.node}"
-        yield Step("gone", stood)
+        yield Step("gone", stood, "gone", counts=True)
     else:
         of.ended["gone"] += 1
-        yield standing("gone", f"{counted(of.ended['gone'], 'pod')} so far, {len(of.members)} left")
+        yield standing(of, "gone", f"{counted(of.ended['gone'], 'pod')} so far, {len(of.members)} left")
 
 
 def rejected(of: Followed, event: ev.DeclarationRejected) -> Iterator[Step]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from services.console.story.followed import Followed
+from services.console.story.followed import POD, Followed
 
 MS_PER_S, NS_PER_S = 1_000, 1_000_000_000
 
@@ -24,6 +24,6 @@ class Step(NamedTuple):
 Telling = Callable[[Followed, Any], Iterable[Step]]
 
 
-def standing(what: str, how: str) -> Step:
-    """A step that says how all of it is by now: of many in a row the last one says it all."""
-    return Step(what, how, what)
+def standing(of: Followed, what: str, how: str) -> Step:
+    """A step that says how all of it is by now: of many pods in a row the last one says it all."""
+    return Step(what, how, what, counts=of.kind == POD)

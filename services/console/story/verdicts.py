@@ -167,19 +167,19 @@ def disagreement(of: Followed, event: ev.DisagreementDetected) -> Iterator[Step]
 
 def eviction_intended(of: Followed, event: ev.EvictionIntended) -> Iterator[Step]:
     of.evicting[event.uid] = None
-    yield standing("to be evicted", _of_each(of, event.uid, event.reason))
+    yield standing(of, "to be evicted", _of_each(of, event.uid, event.reason))
 
 
 def evicted(of: Followed, event: ev.PodEvicted) -> Iterator[Step]:
     if event.uid in of.evicting:
         del of.evicting[event.uid]
-        yield standing("evicted", _of_each(of, event.uid, "its eviction was accepted, or it was gone already"))
+        yield standing(of, "evicted", _of_each(of, event.uid, "its eviction was accepted, or it was gone already"))
 
 
 def eviction_failed(of: Followed, event: ev.EvictionFailed) -> Iterator[Step]:
     if event.uid in of.evicting:
         del of.evicting[event.uid]
-        yield standing("not evicted", _of_each(of, event.uid, event.message))
+        yield standing(of, "not evicted", _of_each(of, event.uid, event.message))
 
 
 def _of_each(of: Followed, uid: str, why: str) -> str:
