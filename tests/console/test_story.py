@@ -157,7 +157,7 @@ def test_a_pod_that_is_made_anew_time_and_again_has_a_story_that_one_can_read() 
         "permitted: to be bound: on node n0 (9 times)",
         "bound: to node n0 (9 times)",
         "failed: on node n0: Error (9 times)",
-        "gone: it was failed on node n0 (9 times)",
+        "gone: it had failed on node n0 (9 times)",
         f"made anew: {another} (9 times)",
     ]
 
@@ -380,6 +380,26 @@ def test_a_proposal_that_the_fold_ignores_is_no_line() -> None:
     assert told(world, "default/web", POD) == before
 
 
+def test_what_the_fold_leaves_as_it_was_is_no_line() -> None:
+    """An older fact, room that nobody asked for, and a failed member whose room was answered already."""
+    busy = Busy(policy(after=1))
+    world = busy.world
+    old = world.state.pods["train-0"].fact
+    world.pod("train-0", "train", minimum=8, priority=1)
+    while not world.state.reservations:
+        busy.end_one()
+    kept = world.state.reservations[TRAIN]
+    before = told(world, TRAIN)
+    world.facts(msgspec.structs.replace(old, priority=9))
+    reserved = ev.RoomReserved(group=TRAIN, priority=9, room=kept.room, waiting_ms=1)
+    nominated = ev.RoomNominated(gang=TRAIN, pod="train-0", node="n0", waiting_ms=1)
+    ended = ev.NominationEnded(gang=TRAIN, pod="train-0", reason="Expired")
+    declined = ev.RoomDeclined(group=TRAIN, reason="Full")
+    over = ev.GroupNominationEnded(group=TRAIN, reason="Expired")
+    world.append("binder", [reserved, nominated, ended, declined, over], cause="by hand")
+    assert told(world, TRAIN) == before
+
+
 def test_a_binding_that_fails_has_the_servers_words() -> None:
     world = World()
     world.node("n0")
@@ -411,9 +431,10 @@ def test_a_disagreement_sets_it_aside() -> None:
     world.node("n0")
     world.pod("web")
     world.plan()
-    found = ev.DisagreementDetected(group="pod/default/web", proposal=Place(world.state.sequence, 0), node="n0")
-    world.append("binder", [found], cause="decide")
-    assert told(world, "default/web", POD)[-1] == "set aside: set aside: planner and binder disagree about node n0"
+    about: dict[str, Any] = {"group": "pod/default/web", "proposal": Place(world.state.sequence, 0), "node": "n0"}
+    refused = ev.ProposalRefused(reason="NodeUnfit", pod="", **about)
+    world.append("binder", [refused, ev.DisagreementDetected(**about)], cause="decide")
+    assert told(world, "default/web", POD)[-1] == "set aside: planner and binder disagree about node n0"
 
 
 # ---------------------------------------------------------------------------------------------- room that is kept for it

@@ -14,10 +14,9 @@ import pytest
 import events as ev
 from events.envelope import Stored, decode
 from services.console.story import GANG, POD, Story
-from services.console.story.followed import Followed, Seen
 from services.console.summary import waiting_groups, why_each_waits
 from services.state.fold import State
-from services.state.records import BOUND_CLAIM
+from tests.console.stories import members
 from tests.walk.walk import Walk
 
 ABOUT_ALL = (
@@ -70,20 +69,6 @@ def stories(commits: list[Stored]) -> Iterator[tuple[State, dict[str, str], list
         for story in told:
             story.add(commit)
         yield state, {pod.fact.uid: why for pod, why in why_each_waits(state)}, told
-
-
-def members(state: State, of: Followed) -> dict[str, Seen]:
-    """What the story should know of its pods."""
-    if of.kind == GANG:
-        uids = list(state.gangs[of.name].members) if of.name in state.gangs else []
-    else:
-        uids = [uid for uid, pod in state.pods.items() if f"{pod.fact.namespace}/{pod.fact.name}" == of.name]
-    found = {}
-    for uid in uids:
-        pod, claim = state.pods[uid], state.claims.get(uid)
-        stage = ("", "") if claim is None or claim.stage == BOUND_CLAIM else (claim.stage, claim.node)
-        found[uid] = Seen(pod.fact, pod.status, pod.node, *stage)
-    return found
 
 
 def walked(seed: int) -> list[Stored]:

@@ -109,7 +109,7 @@ def _moves(of: Followed, uid: str, status: str, node: str, why: str) -> Iterator
         where = f"to node {node}" if of.kind == POD else of.bound()
         yield standing(of, "bound", where + by)
     if status == TERMINATING != before.status:
-        yield standing(of, "terminating", "it is being deleted" if of.kind == POD else of.of(of.statuses[status]))
+        yield standing(of, "terminating", "it is being deleted" if of.kind == POD else of.share(of.statuses[status]))
     elif status in FINISHED:
         of.ended[status] += 1
         said = f": {why}" if why else ""
@@ -122,7 +122,8 @@ def deleted(of: Followed, event: ev.PodDeleted) -> Iterator[Step]:
     of.pop(event.uid)
     of.evicting.pop(event.uid, None)
     if of.kind == POD:
-        stood = "it was not bound" if not before.node else f"it was {before.status} on node {before.node}"
+        was = "had" if before.status in FINISHED else "was"
+        stood = f"it {was} {before.status} on node {before.node}" if before.node else "it was not bound"
         yield Step("gone", stood, "gone", counts=True)
     else:
         of.ended["gone"] += 1

@@ -77,7 +77,7 @@ class Followed:
         """How many pods it had so far."""
         self.statuses: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
-        """How many pods of it have succeeded, failed and gone so far."""
+        """How many pods of it have succeeded, failed, gone or been evicted so far."""
         self.stages: Counter[str] = Counter()
         self.gated = 0
         self.nodes: Counter[str] = Counter()
@@ -237,9 +237,9 @@ class Followed:
         found = f"{self.statuses[BOUND]} of {counted(len(self.members), 'pod')} bound"
         return f"{found}, {on(self.nodes)}" if self.nodes else found
 
-    def of(self, number: int) -> str:
-        """Of a gang ``2 of 4 pods``, of a pod nothing."""
-        return "" if self.kind == POD else f"{number} of {counted(len(self.members), 'pod')}"
+    def share(self, number: int) -> str:
+        """So many of a gang's pods: ``2 of 4 pods``."""
+        return f"{number} of {counted(len(self.members), 'pod')}"
 
     def named(self, uid: str) -> str:
         """A pod as people know it; its UID where the log knows it no longer."""

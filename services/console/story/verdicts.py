@@ -91,14 +91,13 @@ def proposal_refused(of: Followed, event: ev.ProposalRefused) -> Iterator[Step]:
         return
     of.give_back(ours)
     pod = of.named(event.pod) if event.pod else "a pod of it"
-    why = FAULTS.get(event.reason, event.reason).format(node=event.node, pod=pod)
+    fault = FAULTS.get(event.reason)
+    why = fault.format(node=event.node, pod=pod) if fault is not None else event.reason  # a later version may know more
     yield Step("proposal refused", why, f"refused {event.reason}", counts=True)
 
 
 def held(of: Followed, event: ev.GangHeld) -> Iterator[Step]:
-    claims = of.state.claims
     ours = of.staged(of.proposals.pop(place_of(event.proposal), ()), PROPOSED)
-    ours = [uid for uid in ours if uid in claims and claims[uid].stage == HELD]
     if not ours:
         return
     if not of.stages[HELD]:
@@ -114,10 +113,10 @@ def held(of: Followed, event: ev.GangHeld) -> Iterator[Step]:
 def permitted(of: Followed, event: ev.GangPermitted) -> Iterator[Step]:
     if event.group != of.group:
         return
-    claims, permits = of.state.claims, []
+    permits = []
     for assignment in event.bindings:
         for uid in of.staged((binding.uid for binding in assignment.pods), *ON_ITS_WAY):
-            if of.members[uid].at == assignment.node and uid in claims and claims[uid].stage == PERMITTED:
+            if of.members[uid].at == assignment.node:
                 permits.append(uid)
                 of.put(uid, of.members[uid]._replace(stage=PERMITTED))
     settled = [uid for place in event.proposals for uid in of.proposals.pop(place_of(place), ())]
@@ -139,8 +138,9 @@ def released(of: Followed, event: ev.GangReleased) -> Iterator[Step]:
     if not ours:
         return
     of.give_back(ours)
-    why = GIVEN_BACK.get(event.reason, event.reason)
-    waited = f", {(of.time_ns - of.held_ns) / NS_PER_S:.1f} s after it began to wait" if of.held_ns else ""
+    why, waited = GIVEN_BACK.get(event.reason, event.reason), ""
+    if of.held_ns and event.reason != "NotTaken":
+        waited = f", {(of.time_ns - of.held_ns) / NS_PER_S:.1f} s after it began to wait"
     many = "" if of.kind == POD else f"{counted(len(ours), 'pod')}: "
     yield Step("given back", f"{many}{why}{waited}", f"given back {event.reason}", counts=True)
 
@@ -161,26 +161,27 @@ def deadlock(of: Followed, event: ev.DeadlockFound) -> Iterator[Step]:
 
 def disagreement(of: Followed, event: ev.DisagreementDetected) -> Iterator[Step]:
     group = of.its_group()
-    if event.group == of.group and group is not None and group.cohort in of.state.cohorts and of.waits:
-        yield Step("set aside", of.state.cohorts[group.cohort].message, "set aside", counts=True)
+    if event.group == of.group and group is not None and group.cohort == of.place and _unplaced(of):
+        why = of.state.cohorts[group.cohort].message.removeprefix("set aside: ")
+        yield Step("set aside", why, "set aside", counts=True)
 
 
 def eviction_intended(of: Followed, event: ev.EvictionIntended) -> Iterator[Step]:
     of.evicting[event.uid] = None
-    yield standing(of, "to be evicted", _of_each(of, event.uid, event.reason))
+    many = "" if of.kind == POD else f"{counted(len(of.evicting), 'pod')}: "
+    yield standing(of, "to be evicted", many + event.reason)
 
 
 def evicted(of: Followed, event: ev.PodEvicted) -> Iterator[Step]:
     if event.uid in of.evicting:
         del of.evicting[event.uid]
-        yield standing(of, "evicted", _of_each(of, event.uid, "its eviction was accepted, or it was gone already"))
+        of.ended["evicted"] += 1
+        many = "" if of.kind == POD else f"{counted(of.ended['evicted'], 'pod')} so far: "
+        yield standing(of, "evicted", f"{many}accepted, or gone already")
 
 
 def eviction_failed(of: Followed, event: ev.EvictionFailed) -> Iterator[Step]:
     if event.uid in of.evicting:
         del of.evicting[event.uid]
-        yield standing(of, "not evicted", _of_each(of, event.uid, event.message))
-
-
-def _of_each(of: Followed, uid: str, why: str) -> str:
-    return why if of.kind == POD else f"{of.named(uid)}: {why}"
+        whose = "" if of.kind == POD else f"{of.named(event.uid)}: "
+        yield Step("not evicted", whose + event.message, "not evicted", counts=True)
