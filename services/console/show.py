@@ -256,7 +256,9 @@ def stories(found: Explained) -> None:
     out = console()
     for number, one in enumerate(found.stories):
         out.print("\n" * bool(number), end="")
-        out.print(headed(f"{one.kind} {printable(one.name)}", "bold", ""))
+        since = next((line.time_ns for line in one.lines if line.time_ns), 0)
+        when = f", since {clock(since, '%Y-%m-%d %H:%M:%S')}Z" if since else ""
+        out.print(headed(f"{one.kind} {printable(one.name)}", "bold", when))
         out.print(_told(one, found))
 
 
@@ -281,12 +283,12 @@ def _repeated(line: Line) -> str:
     return f" ({times}until {line.until}, {clock(line.until_ns)})"
 
 
-def clock(time_ns: int) -> str:
-    """A commit's time, to tenths of a second; "–" for none."""
+def clock(time_ns: int, form: str = "%m-%d %H:%M:%S") -> str:
+    """A commit's time, to tenths of a second, in UTC; "–" for none."""
     if not time_ns:
         return "–"
     seconds, rest = divmod(time_ns, 1_000_000_000)
-    return f"{time.strftime('%m-%d %H:%M:%S', time.gmtime(seconds))}.{rest // 100_000_000}"
+    return f"{time.strftime(form, time.gmtime(seconds))}.{rest // 100_000_000}"
 
 
 # -------------------------------------------------------------------------------------------------------------- placing

@@ -57,7 +57,7 @@ def test_a_gangs_life_is_told_of_its_pods_together() -> None:
         "declared: minimum 4",
         "seen: 4 pods now",
         "proposed: 4 pods on 2 nodes",
-        "permitted: to be bound: 4 pods on 2 nodes",
+        "permitted: 4 pods on 2 nodes, to be bound",
         "bound: 4 of 4 pods bound, on 2 nodes",
         "succeeded: 4 pods so far",
         "gone: 4 pods so far, 0 left",
@@ -75,7 +75,7 @@ def test_a_pods_life() -> None:
     assert told(world, "default/web", POD) == [
         "seen: without a gang, priority 5",
         "proposed: on node n0",
-        "permitted: to be bound: on node n0",
+        "permitted: on node n0, to be bound",
         "bound: to node n0",
         "terminating: it is being deleted",
         "gone: it was terminating on node n0",
@@ -154,7 +154,7 @@ def test_a_pod_that_is_made_anew_time_and_again_has_a_story_that_one_can_read() 
     assert told(world, "default/web-0", POD) == [
         "seen: without a gang, priority 0",
         "proposed: on node n0 (9 times)",
-        "permitted: to be bound: on node n0 (9 times)",
+        "permitted: on node n0, to be bound (9 times)",
         "bound: to node n0 (9 times)",
         "failed: on node n0: Error (9 times)",
         "gone: it had failed on node n0 (9 times)",
@@ -244,7 +244,7 @@ def test_refusals_that_differ_in_numbers_are_one_line_with_the_last_word() -> No
         world.settle()
     story = story_of(world.log, "default/large", POD)
     assert [said(line) for line in story.lines][1:] == [
-        "no room: 0/20 nodes are available: 20 Insufficient cpu. (20 times)"
+        "no room: 0/20 nodes are available: 20 Insufficient cpu. Backs off for 10 s. (20 times)"
     ]
     assert (story.lines[1].sequence, story.lines[1].until) == (first, world.state.sequence)
     world.node("n0", cpu=1, unschedulable=True)
@@ -294,7 +294,10 @@ def test_how_long_it_was_held_is_said() -> None:
     world.judge()
     why = "the rest did not come within its waiting time"
     waited = world.state.sequence - since
-    assert told(world, "default/train-0", POD)[-1] == f"given back: {why}, {waited:.1f} s after it began to wait"
+    assert (
+        told(world, "default/train-0", POD)[-1]
+        == f"given back: {why}, {waited:.1f} s after it began to wait. Backs off for 1 s."
+    )
     assert told(world, "default/train-1", POD)[2:] == [], "nothing of it was held"
 
 
@@ -302,7 +305,7 @@ def test_behind_others() -> None:
     world, _, ours = behind_others()
     assert told(world, f"default/{ours}", POD)[-1] == (
         "behind others: 0/1 nodes are available: 1 Insufficient cpu. "
-        "Groups of other shards that come before it were left their room."
+        "Groups of other shards that come before it were left their room. Backs off for 1 s."
     )
 
 
@@ -416,7 +419,10 @@ def test_a_binding_that_fails_has_the_servers_words() -> None:
         assigned_node="",
     )
     world.append("binder", [failed], cause="outcome")
-    assert told(world, "default/web", POD)[-1] == "binding failed: to node n0: an admission policy says no"
+    assert (
+        told(world, "default/web", POD)[-1]
+        == "binding failed: to node n0: an admission policy says no. Backs off for 1 s."
+    )
     assert stands(world, "default/web", POD).startswith("an admission policy says no")
     world.pass_s(2)
     world.plan()
@@ -585,9 +591,9 @@ def test_optional_pods_that_find_no_place_are_dropped() -> None:
     world.pod("stranger", node="n1", candidate=False)
     world.judge()
     why = "its place was not there any more; its gang starts without it"
-    assert told(world, TRAIN)[-2:] == ["permitted: to be bound: 1 pod on node n0", f"dropped: 1 pod: {why}"]
+    assert told(world, TRAIN)[-2:] == ["permitted: 1 pod on node n0, to be bound", f"dropped: 1 pod: {why}"]
     assert told(world, "default/train-1", POD)[-1] == f"dropped: {why}"
-    assert told(world, "default/train-0", POD)[-1] == "permitted: to be bound: on node n0"
+    assert told(world, "default/train-0", POD)[-1] == "permitted: on node n0, to be bound"
 
 
 def test_how_it_stands_is_told_in_the_words_of_replay() -> None:
@@ -620,8 +626,8 @@ def test_of_a_purged_log_it_begins_with_how_it_stood() -> None:
             story.add(commit)
     gang, pod, none = ([said(line) for line in story.lines] for story in stories)
     assert gang[0] == f"as of a snapshot: everything before was purged; it stood: {base}"
-    assert gang[1:] == ["given back: 1 pod: the rest did not come within its waiting time"]
-    assert pod[1:] == ["given back: the rest did not come within its waiting time"]
+    assert gang[1:] == ["given back: 1 pod: the rest did not come within its waiting time. Backs off for 1 s."]
+    assert pod[1:] == ["given back: the rest did not come within its waiting time. Backs off for 1 s."]
     assert none == []
 
 

@@ -155,4 +155,5 @@ def binding_failed(of: Followed, event: ev.BindingFailed) -> Iterator[Step]:
         return
     of.give_back([event.uid])
     what = f"to node {event.node}" if of.kind == POD else f"{of.named(event.uid)} to node {event.node}"
-    yield Step("binding failed", f"{what}: {event.message or event.reason}", f"failed {event.reason}", counts=True)
+    why = f"{what}: {event.message or event.reason}. {of.backs_off()}".removesuffix(". ")
+    yield Step("binding failed", why, f"failed {event.reason}", counts=True)

@@ -17,6 +17,7 @@ from events.objects import Declaration
 from services.console.counted import counted
 from services.console.summary import why
 from services.state import timeouts
+from services.state.cohorts import backoff_ms
 from services.state.fold import State
 from services.state.records import (
     BOUND,
@@ -245,6 +246,14 @@ class Followed:
         """A pod as people know it; its UID where the log knows it no longer."""
         pod = self.state.pods.get(uid)
         return f"{pod.fact.namespace}/{pod.fact.name}" if pod is not None else uid
+
+    def backs_off(self) -> str:
+        """``Backs off for 4 s.``, where that begins with the event that is told; else empty."""
+        group, state = self.its_group(), self.state
+        cohort = state.cohorts.get(group.cohort) if group is not None and group.cohort == self.place else None
+        if cohort is None or not cohort.backing_off or state.policy is None:
+            return ""
+        return f"Backs off for {backoff_ms(state.policy, cohort) / 1_000:g} s."
 
     def stands(self) -> str:
         """How it stands behind the commit; why pods wait in the words of `muster replay`."""

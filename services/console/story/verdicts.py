@@ -36,8 +36,8 @@ def refused(of: Followed, event: ev.GroupsRefused) -> Iterator[Step]:
         return
     condition, message = said(state, group)
     what = WAITS_FOR.get(event.reason, event.reason)
-    more = f" {LEFT_ROOM}" if event.reason == "BehindOthers" else ""
-    yield Step(what, message + more, f"{what}: {condition}", counts=True)
+    more = (message, LEFT_ROOM if event.reason == "BehindOthers" else "", of.backs_off())
+    yield Step(what, " ".join(filter(None, more)), f"{what}: {condition}", counts=True)
 
 
 def _unplaced(of: Followed) -> bool:
@@ -123,7 +123,7 @@ def permitted(of: Followed, event: ev.GangPermitted) -> Iterator[Step]:
     dropped = [*of.staged(settled, PROPOSED), *of.staged(event.dropped, HELD)]
     of.give_back(dropped)
     if permits:
-        yield Step("permitted", f"to be bound: {of.where(permits)}", "permitted", counts=True)
+        yield Step("permitted", f"{of.where(permits)}, to be bound", "permitted", counts=True)
     if dropped:
         why = "its place was not there any more; its gang starts without it"
         yield Step(
@@ -142,7 +142,8 @@ def released(of: Followed, event: ev.GangReleased) -> Iterator[Step]:
     if of.held_ns and event.reason != "NotTaken":
         waited = f", {(of.time_ns - of.held_ns) / NS_PER_S:.1f} s after it began to wait"
     many = "" if of.kind == POD else f"{counted(len(ours), 'pod')}: "
-    yield Step("given back", f"{many}{why}{waited}", f"given back {event.reason}", counts=True)
+    pause = f". {of.backs_off()}".removesuffix(". ")
+    yield Step("given back", f"{many}{why}{waited}{pause}", f"given back {event.reason}", counts=True)
 
 
 def timed_out(of: Followed, event: ev.GangTimedOut) -> Iterator[Step]:
