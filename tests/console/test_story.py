@@ -10,7 +10,7 @@ import pytest
 import events as ev
 from events import envelope, subjects
 from events.envelope import Header
-from events.objects import Place
+from events.objects import Place, Taint
 from events.policy import DEFAULT_POLICY
 from services.console.story import GANG, POD, Story
 from services.console.summary import waiting_groups
@@ -251,6 +251,24 @@ def test_refusals_that_differ_in_numbers_are_one_line_with_the_last_word() -> No
     world.pass_s(12)
     world.settle()
     assert len(told(world, "default/large", POD)) == 3, "another reason is another line"
+
+
+def test_refusals_that_come_and_go_in_any_order_are_a_line_each() -> None:
+    """In a busy cluster now this lacks and now that, for days; the autoscaler's taint has another time on each node."""
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod("large", cpu=9)
+    world.settle()
+    for number in range(30):
+        taint = Taint(key="ToBeDeleted", value=f"17672256{number:02}", effect="NoSchedule")
+        world.node("n0", cpu=1, taints=(taint,) if number % 7 in (1, 2, 5) else (), unschedulable=number % 3 == 0)
+        world.pass_s(12)
+        world.settle()
+    lines = story_of(world.log, "default/large", POD).lines[1:]
+    assert len(lines) <= 4
+    assert sum(line.times for line in lines) == 31
+    assert [line.sequence for line in lines] == sorted(line.sequence for line in lines)
+    assert max(line.until for line in lines) == world.state.sequence
 
 
 def test_turns_that_repeat_are_told_once() -> None:

@@ -47,7 +47,7 @@ class Story:
         self.followed = Followed(state, kind, name)
         self.lines: list[Line] = []
         self._steps: list[Step] = []
-        """Of each line the first."""
+        """Of each line one."""
         if state.sequence and self.followed.is_there:
             stood = f"everything before was purged; it stood: {self.followed.stands()}"
             self._add(Step("as of a snapshot", stood), state.sequence, 0, "")
@@ -74,17 +74,31 @@ class Story:
         if self.lines and self.lines[-1].until == sequence and step.alike and step.alike == self._steps[-1].alike:
             self.lines[-1] = msgspec.structs.replace(self.lines[-1], reason=step.reason)  # about pods of one commit
             return
-        self.lines.append(Line(sequence, time_ns, writer, step.what, step.reason, 1, sequence, time_ns))
+        line = Line(sequence, time_ns, writer, step.what, step.reason, 1, sequence, time_ns)
+        if (same := self._said_before(step)) is not None:
+            self.lines[same] = _one(self.lines[same], line, step)
+            return
+        self.lines.append(line)
         self._steps.append(step)
         self._fold_turns()
+
+    def _said_before(self, step: Step) -> int | None:
+        """The line of a step like this, if it is the last one, or one of the refusals in a row that are."""
+        for at in range(len(self._steps) - 1, max(-1, len(self._steps) - 1 - LONGEST_TURN), -1):
+            if step.alike and self._steps[at].alike == step.alike:
+                return at
+            if not (step.is_refusal and self._steps[at].is_refusal):
+                return None
+        return None
 
     def _fold_turns(self) -> None:
         """If the last steps are a turn like that before them, they become one with it."""
         lines, steps = self.lines, self._steps
-        for length in range(1, min(LONGEST_TURN, len(steps) // 2) + 1):
-            if not steps[-length].alike:
+        for length in range(2, min(LONGEST_TURN, len(steps) // 2) + 1):
+            turn = [step.turn for step in steps[-length:]]
+            if not turn[0]:
                 return
-            if all(steps[at].alike == steps[at - length].alike for at in range(-length, 0)):
+            if turn == [step.turn for step in steps[-2 * length : -length]] and len(set(turn)) > 1:
                 for at in range(-length, 0):
                     lines[at - length] = _one(lines[at - length], lines[at], steps[at])
                 del lines[-length:], steps[-length:]

@@ -19,6 +19,14 @@ class Step(NamedTuple):
     """Steps in a row that have this in common are one line, with the last one's reason; empty: a line of its own."""
     counts: bool = False
     """Whether it matters how often: its reason says what is new, and not how all of it is by now."""
+    is_refusal: bool = False
+    """Whether it says why something is not done: the same word may come back behind another, and one turn of many steps
+    is like another whatever the words were."""
+
+    @property
+    def turn(self) -> str:
+        """What one turn of several steps has in common with another."""
+        return self.what if self.is_refusal else self.alike
 
 
 Telling = Callable[[Followed, Any], Iterable[Step]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 
@@ -26,6 +27,8 @@ WAITS_FOR = {
     "GangTooLarge": "too large",
 }
 """Reason of a refusal → what happened."""
+NUMBER = re.compile(r"\b[0-9]+\b")
+"""Those of a condition are in the value of a taint, as the autoscaler's, which is a time."""
 
 
 def refused(of: Followed, event: ev.GroupsRefused) -> Iterator[Step]:
@@ -37,7 +40,8 @@ def refused(of: Followed, event: ev.GroupsRefused) -> Iterator[Step]:
     condition, message = said(state, group)
     what = WAITS_FOR.get(event.reason, event.reason)
     more = (message, LEFT_ROOM if event.reason == "BehindOthers" else "", of.backs_off())
-    yield Step(what, " ".join(filter(None, more)), f"{what}: {condition}", counts=True)
+    alike = NUMBER.sub("", f"{what}: {condition}")
+    yield Step(what, " ".join(filter(None, more)), alike, counts=True, is_refusal=True)
 
 
 def _unplaced(of: Followed) -> bool:
@@ -93,7 +97,7 @@ def proposal_refused(of: Followed, event: ev.ProposalRefused) -> Iterator[Step]:
     pod = of.named(event.pod) if event.pod else "a pod of it"
     fault = FAULTS.get(event.reason)
     why = fault.format(node=event.node, pod=pod) if fault is not None else event.reason  # a later version may know more
-    yield Step("proposal refused", why, f"refused {event.reason}", counts=True)
+    yield Step("proposal refused", why, f"refused {event.reason}", counts=True, is_refusal=True)
 
 
 def held(of: Followed, event: ev.GangHeld) -> Iterator[Step]:
