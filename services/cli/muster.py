@@ -278,6 +278,31 @@ def replay(
 
 
 @app.command(rich_help_panel=LOGS)
+def explain(
+    log: Log,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="a pod's namespace and name, or a gang as `muster replay` names it", metavar="NAMESPACE/NAME"
+        ),
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option(help="up to a sequence, or a time in RFC 3339 (default: the log's end)", metavar="SEQ|TIME"),
+    ] = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """The story of a pod or of a gang: why it waited, when, and what became of it.
+
+    Exit code 1: the log says nothing of such a pod or gang.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.explain(log, cluster, name, at=at, as_json=as_json))
+
+
+@app.command(rich_help_panel=LOGS)
 def snapshot(
     log: OptionalLog = None,
     cluster: Cluster = None,

@@ -23,6 +23,7 @@ from services.console import show
 from services.console.counted import counted
 from services.console.errors import Unusable, told
 from services.console.location import open_location
+from services.telemetry.logs import printable
 
 T = TypeVar("T")
 NICER = 10
@@ -136,6 +137,34 @@ def replay(location: str | None, cluster: str | None, *, at: str | None = None, 
 
 def _no_time(sequence: int) -> str:
     return "that of nobody's commit, or of one that was purged" if sequence else "before the first commit"
+
+
+# --------------------------------------------------------------------------------------------------------- explain
+
+
+def explain(
+    location: str | None, cluster: str | None, name: str, *, at: str | None = None, as_json: bool = False
+) -> int:
+    """`muster explain`. Exit code 1: the log says nothing of a pod or gang of this name."""
+    from services.console import explain as explaining
+
+    async def work(log: EventLog) -> tuple[str, explaining.Explained]:
+        with show.progress("reading", shown=not as_json) as moved:
+            return log.cluster, await explaining.explain(log, name, at, moved)
+
+    of, found = run(_with_log(location, cluster, work))
+    if not found.stories:
+        place = f" up to {at}" if at is not None else ""
+        near = f"; there is {', '.join(found.near)}" if found.near else ""
+        sys.stderr.write(printable(f"error: there is no pod or gang {name} in the log of {of!r}{place}{near}") + "\n")
+        return 1
+    if as_json:
+        show.json_line(
+            {"sequence": found.sequence, "time_ns": found.time_ns, "stories": [one._asdict() for one in found.stories]}
+        )
+    else:
+        show.stories(found)
+    return 0
 
 
 # ------------------------------------------------------------------------------------------------------- snapshots

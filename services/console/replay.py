@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from time import time_ns as now_ns
 from typing import Any
 
 from events import envelope
-from events.envelope import Stored
+from events.envelope import Commit, Stored
 from events.log import EventLog
 from services.console.errors import Unusable
 from services.feed.core import timestamp
@@ -96,19 +97,52 @@ async def when(log: EventLog, sequence: int) -> str:
 
 async def _before(log: EventLog, time_ns: int, form: Form[Any]) -> Any:
     """Folded from where the log can be folded at all: times are the writers' own, and no snapshot stands for one."""
-    state, base, _ = await beginning(log, form)
-    newest_ns = 0
-    async for batch in read_on(log, state.sequence, await log.end()):
-        for stored in batch:
-            newest_ns = max(newest_ns, _time_ns(stored))
-            if _time_ns(stored) > time_ns:
-                if base is not None and state.sequence == base.sequence:
-                    told = f"what follows {base.sequence} is younger, and everything before was purged"
-                    raise BadPlace(f"--at {timestamp(time_ns)}: {told}")
-                return state
-            state.apply_stored(stored)
-    await check_time(log, time_ns, newest_ns)
-    return state
+    reading = await Reading.of(log, form)
+    async for _ in reading.up_to(time_ns=time_ns):
+        pass
+    return reading.state
+
+
+class Reading:
+    """A log that is folded commit by commit, from where it can be folded at all."""
+
+    def __init__(self, log: EventLog, state: Any, end: int) -> None:
+        self.state = state
+        """Behind the commit that was read last."""
+        self.end = end
+        """Of the log, as it was when this began."""
+        self._log, self._first = log, state.sequence
+
+    @classmethod
+    async def of(cls, log: EventLog, form: Form[Any]) -> Reading:
+        """Raises LogError."""
+        state = (await beginning(log, form)).state
+        return cls(log, state, await log.end())
+
+    async def up_to(self, sequence: int | None = None, time_ns: int | None = None) -> AsyncGenerator[Commit | None]:
+        """Each commit behind its fold, None for what is nobody's; up to one, or to the last that is not younger, or all.
+
+        Raises BadPlace, LogError, UnknownCommit.
+        """
+        state, newest_ns = self.state, 0
+        if sequence is not None and sequence < self._first:
+            raise BadPlace(f"--at {sequence}: everything before {self._first} was purged; that is the first place left")
+        async for batch in read_on(self._log, self._first, self.end if sequence is None else sequence):
+            for stored in batch:
+                if time_ns is not None:
+                    newest_ns = max(newest_ns, _time_ns(stored))
+                    if newest_ns > time_ns:
+                        self._check_left(time_ns)
+                        return
+                yield state.apply_stored(stored)
+        if time_ns is not None:
+            await check_time(self._log, time_ns, newest_ns)
+
+    def _check_left(self, time_ns: int) -> None:
+        """Raises BadPlace, where nothing was read before the first that is younger, and something was purged."""
+        if 0 < self._first == self.state.sequence:
+            told = f"what follows {self._first} is younger, and everything before was purged"
+            raise BadPlace(f"--at {timestamp(time_ns)}: {told}")
 
 
 def _time_ns(stored: Stored) -> int:

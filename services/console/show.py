@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from events.cloudevents import FeedMessage
+    from services.console.explain import Explained, Told
     from services.console.retention import Retained
+    from services.console.story import Line
     from services.console.verify import Report
 
 LONGEST = 100
@@ -243,6 +246,49 @@ def versions(found: Mapping[str, Any]) -> None:
 
 def _numbers(found: Iterable[int]) -> str:
     return ", ".join(map(str, found)) or "–"
+
+
+# -------------------------------------------------------------------------------------------------------------- explain
+
+
+def stories(found: Explained) -> None:
+    """What `muster explain` tells: of each object its lines, and how it stands."""
+    out = console()
+    for number, one in enumerate(found.stories):
+        out.print("\n" * bool(number), end="")
+        since = next((line.time_ns for line in one.lines if line.time_ns), 0)
+        when = f", since {clock(since, '%Y-%m-%d %H:%M:%S')}Z" if since else ""
+        out.print(headed(f"{one.kind} {printable(one.name)}", "bold", when))
+        out.print(_told(one, found))
+
+
+def _told(one: Told, found: Explained) -> Table:
+    from rich.table import Table
+
+    shown = Table.grid(padding=(0, 1))
+    for style in ("dim", "dim", "cyan"):
+        shown.add_column(style=style, no_wrap=True)
+    shown.add_column(overflow="fold")
+    for line in one.lines:
+        said = f"{line.what}: {line.reason}{_repeated(line)}"
+        shown.add_row(f"{line.sequence:>6}", clock(line.time_ns), printable(line.writer), printable(said))
+    shown.add_row(f"{found.sequence:>6}", clock(found.time_ns), "", printable(f"stands: {one.stands}"), style="bold")
+    return shown
+
+
+def _repeated(line: Line) -> str:
+    if line.until == line.sequence:
+        return ""
+    times = f"{line.times} times, " if line.times > 1 else ""
+    return f" ({times}until {line.until}, {clock(line.until_ns)})"
+
+
+def clock(time_ns: int, form: str = "%m-%d %H:%M:%S") -> str:
+    """A commit's time, to tenths of a second, in UTC; "–" for none."""
+    if not time_ns:
+        return "–"
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    return f"{time.strftime(form, time.gmtime(seconds))}.{rest // 100_000_000}"
 
 
 # -------------------------------------------------------------------------------------------------------------- placing

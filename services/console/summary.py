@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from services.console.counted import counted
 from services.state import reasons
 from services.state.fold import State
 from services.state.membership import members
-from services.state.records import BOUND, FAILED, HELD, PENDING, SUCCEEDED, Group, Pod, Reservation
+from services.state.records import BOUND, FAILED, HELD, PENDING, SUCCEEDED, Group, Pod, Reservation, RoomRequest
 from services.state.refusals import rejected, said
 from services.state.reservations import rooms
 
 GATED = "gated"
+LEFT_ROOM = "Groups of other shards that come before it were left their room."
 TO_BE_TRIED = "to be tried"
 """What a group waits for that may be tried now, whether it was refused before or not."""
 
@@ -130,9 +131,9 @@ def _more(state: State, group: Group, left: again.Backoffs) -> Iterator[str]:
         yield never
     else:
         if cohort.reason == "BehindOthers":
-            yield "Groups of other shards that come before it were left their room."
+            yield LEFT_ROOM
         if kept is not None:
-            yield f"Room for {_extent(kept)} is kept for it as it becomes free."
+            yield f"Room for {extent(kept)} is kept for it as it becomes free."
     if soon := again.said(state, cohort, group.key, left):
         yield soon
 
@@ -167,10 +168,11 @@ def why_each_waits(state: State) -> Iterator[tuple[Pod, str]]:
 
 def reserved(state: State) -> dict[str, str]:
     """What is reserved for starving gangs: how many pods' room, on how many nodes."""
-    return {key: _extent(one) for key, one in state.reservations.items()}
+    return {key: extent(one) for key, one in state.reservations.items()}
 
 
-def _extent(one: Reservation) -> str:
+def extent(one: Reservation | RoomRequest) -> str:
+    """Of how many pods the room is, and on how many nodes."""
     pods = sum(pods for _, _, pods in rooms(one))
     nodes = len({node for _, node, _ in rooms(one)})
     return f"{counted(pods, 'pod')} on {counted(nodes, 'node')}"
@@ -194,18 +196,21 @@ def waiting_groups(state: State) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     left = again.backoffs(state)
     for key, group in state.groups.items():
-        alike: dict[str, list[Pod]] = {}
-        for uid in members(state, group):
-            pod = state.pods[uid]
-            if pod.status == PENDING:
-                alike.setdefault(_stage(state, pod), []).append(pod)
-        if alike:
-            found[key] = (sum(map(len, alike.values())), _why_each(state, alike, left))
+        pods = (state.pods[uid] for uid in members(state, group))
+        if waiting := [pod for pod in pods if pod.status == PENDING]:
+            found[key] = (len(waiting), _why_each(state, waiting, left))
     return found
 
 
-def _why_each(state: State, alike: Mapping[str, list[Pod]], left: again.Backoffs) -> str:
-    """`alike`: the pods of a group by their `_stage`."""
+def why(state: State, waiting: Iterable[Pod]) -> str:
+    """The same of some of these pods of one group."""
+    return _why_each(state, waiting, again.backoffs(state))
+
+
+def _why_each(state: State, waiting: Iterable[Pod], left: again.Backoffs) -> str:
+    alike: dict[str, list[Pod]] = {}
+    for pod in waiting:
+        alike.setdefault(_stage(state, pod), []).append(pod)
     whys = [(len(pods), _why_alike(state, pods, left)) for _, pods in sorted(alike.items())]
     if len(whys) == 1:
         return whys[0][1]

@@ -21,6 +21,7 @@ from services.state.records import IDLE, PARKED, READY, Cohort, Group, Pod
 from services.state.slices import at_once
 
 if TYPE_CHECKING:
+    from events.policy import Policy
     from services.state.fold import State
 
 SLICE_LISTED = 50_000
@@ -179,10 +180,14 @@ def _set_deadlines(state: State, cohort: Cohort, owner: str) -> None:
         return
     clock = state.clock(f"planner.{owner}")
     if cohort.backing_off:
-        backoff_ms = min(policy.backoff_initial_ms << min(cohort.attempt - 1, 20), policy.backoff_max_ms)
-        set_deadline(clock, BACKOFF, str(cohort.place), backoff_ms)
+        set_deadline(clock, BACKOFF, str(cohort.place), backoff_ms(policy, cohort))
     if reasons.follows(cohort.reason).retried:
         set_deadline(clock, RETRY, str(cohort.place), policy.retry_ms)
+
+
+def backoff_ms(policy: Policy, cohort: Cohort) -> int:
+    """How long a cohort backs off that does: twice as long with each refusal in a row, up to a bound."""
+    return min(policy.backoff_initial_ms << min(cohort.attempt - 1, 20), policy.backoff_max_ms)
 
 
 def message_of(event: ev.GroupsRefused) -> str:

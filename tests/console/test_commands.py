@@ -307,7 +307,9 @@ def _muster(arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(f"exec {sys.executable} -m services {arguments}", shell=True, **streams)
 
 
-@pytest.mark.parametrize("arguments", ["verify {log}", "replay {log} --json", "status {log}", "--help"])
+@pytest.mark.parametrize(
+    "arguments", ["verify {log}", "replay {log} --json", "explain {log} default/b", "status {log}", "--help"]
+)
 def test_of_a_reader_that_went_away_the_exit_code_is_that_of_a_broken_pipe(log: Path, arguments: str) -> None:
     """1 would say that a decision was not reproduced."""
     reading, writing = os.pipe()

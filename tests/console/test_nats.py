@@ -50,6 +50,15 @@ def test_the_policy_of_a_log_in_nats_is_changed_there(log: Path, nats: str) -> N
     assert said("replay", url, "--at", str(end))["policy"] == "default"
 
 
+def test_a_log_in_nats_is_explained_as_in_its_file(log: Path, nats: str) -> None:
+    said("import", str(log), nats)
+    told = said("explain", f"{nats}/simulated", "default/b")
+    assert (
+        told == said("explain", nats, "default/b", "--cluster", "simulated") == said("explain", str(log), "default/b")
+    )
+    assert told["stories"][0]["lines"][-1]["what"] == "no room"
+
+
 def test_a_cluster_without_a_log_and_a_server_that_is_not_there_are_told(nats: str) -> None:
     absent = runner.invoke(app, ["verify", nats, "--cluster", "nobody"])
     assert absent.exit_code == 2
