@@ -1,0 +1,210 @@
+"""A story (`services.console.story`): what became of proposals, room that is kept, and what concerns all who wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import events as ev
+from events.objects import Place
+from events.policy import DEFAULT_POLICY
+from services.console.story import POD
+from tests.binder.failing import fail, running
+from tests.binder.test_nominations import after_three
+from tests.console.stories import stands, told
+from tests.test_starvation import Busy, policy
+from tests.world import World
+
+TRAIN = "default/train"
+
+
+# --------------------------------------------------------------------------------------- what became of its proposals
+
+
+def test_a_proposal_that_is_refused_says_why() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    world.pod("web")
+    world.plan()
+    world.pod("stranger", node="n0", candidate=False)
+    world.judge()
+    assert told(world, "default/web", POD)[1:] == [
+        "proposed: on node n0",
+        "proposal refused: node n0 has no room for it any more: others were faster",
+    ]
+
+
+def test_a_proposal_that_the_fold_ignores_is_no_line() -> None:
+    """Of a shard that lost the partition, or by an old epoch."""
+    world = World()
+    world.node("n0")
+    world.pod("web")
+    before = told(world, "default/web", POD)
+    world.append("planner.a", [*world.plan_without_appending()], cause="decide", epoch=world.state.epoch - 1)
+    assert world.state.ignored == {"GangPlaced": 1}
+    world.append("planner.a", [ev.PodBound(uid="web", namespace="default", name="web", node="n0")], cause="outcome")
+    world.append("binder", [ev.PodBound(uid="web", namespace="default", name="web", node="n0")], cause="outcome")
+    assert told(world, "default/web", POD) == before
+
+
+def test_what_the_fold_leaves_as_it_was_is_no_line() -> None:
+    """An older fact, room that nobody asked for, and a failed member whose room was answered already."""
+    busy = Busy(policy(after=1))
+    world = busy.world
+    old = world.state.pods["train-0"].fact
+    world.pod("train-0", "train", minimum=8, priority=1)
+    while not world.state.reservations:
+        busy.end_one()
+    kept = world.state.reservations[TRAIN]
+    before = told(world, TRAIN)
+    world.facts(msgspec.structs.replace(old, priority=9))
+    reserved = ev.RoomReserved(group=TRAIN, priority=9, room=kept.room, waiting_ms=1)
+    nominated = ev.RoomNominated(gang=TRAIN, pod="train-0", node="n0", waiting_ms=1)
+    ended = ev.NominationEnded(gang=TRAIN, pod="train-0", reason="Expired")
+    declined = ev.RoomDeclined(group=TRAIN, reason="Full")
+    over = ev.GroupNominationEnded(group=TRAIN, reason="Expired")
+    world.append("binder", [reserved, nominated, ended, declined, over], cause="by hand")
+    assert told(world, TRAIN) == before
+
+
+def test_a_binding_that_fails_has_the_servers_words() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("web")
+    world.plan()
+    world.judge()
+    failed = ev.BindingFailed(
+        uid="web",
+        namespace="default",
+        name="web",
+        node="n0",
+        reason="Rejected",
+        message="an admission policy says no",
+        assigned_node="",
+    )
+    world.append("binder", [failed], cause="outcome")
+    assert (
+        told(world, "default/web", POD)[-1]
+        == "binding failed: to node n0: an admission policy says no. Backs off for 1 s."
+    )
+    assert stands(world, "default/web", POD).startswith("an admission policy says no")
+    world.pass_s(2)
+    world.plan()
+    world.judge()
+    elsewhere = msgspec.structs.replace(failed, reason="AlreadyAssigned", assigned_node="n9")
+    world.append("binder", [elsewhere], cause="outcome")
+    assert told(world, "default/web", POD)[-1] == "bound: to node n9, by somebody else"
+
+
+def test_a_disagreement_sets_it_aside() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("web")
+    world.plan()
+    about: dict[str, Any] = {"group": "pod/default/web", "proposal": Place(world.state.sequence, 0), "node": "n0"}
+    refused = ev.ProposalRefused(reason="NodeUnfit", pod="", **about)
+    world.append("binder", [refused, ev.DisagreementDetected(**about)], cause="decide")
+    assert told(world, "default/web", POD)[-1] == "set aside: planner and binder disagree about node n0"
+
+
+# ---------------------------------------------------------------------------------------------- room that is kept for it
+
+
+def test_room_that_is_nominated_after_lost_proposals() -> None:
+    world = after_three()
+    world.pass_s(12)
+    world.judge()
+    lines = told(world, TRAIN)
+    assert lines[2:4] == [
+        "seen: 4 pods now",
+        "proposed: 4 pods on 3 nodes (3 times)",
+    ]
+    assert lines[4].startswith("proposal refused: node n")
+    assert lines[4].endswith("(3 times)")
+    assert lines[5].startswith("room nominated: it lost its proposals to others: room for ")
+    assert lines[6] == "nominated no more: its time is over"
+
+
+def test_room_that_is_reserved_for_one_that_starves() -> None:
+    busy = Busy(policy(after=1, hold_ms=20_000))
+    while not busy.world.state.reservations:
+        busy.end_one()
+    while busy.world.state.reservations:
+        busy.world.pass_s(5)
+        busy.world.judge()
+    words = [line.partition(":")[0] for line in told(busy.world, TRAIN)]
+    assert [word for word in words if word in ("starves", "room reserved", "reserved no more")] == [
+        "starves",
+        "room reserved",
+        "reserved no more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replacement", "ends"), [("keep", "kept no more: no replacement came in time"), ("evict", "to be evicted: ")]
+)
+def test_a_failed_members_room_is_kept_for_its_replacement(replacement: str, ends: str) -> None:
+    world, uids = running(replacement)
+    (node,) = world.where(uids[1])
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    kept = f"room kept: for the replacement of a pod that failed: on node {node}, for 30 s at most"
+    assert told(world, TRAIN)[-2:] == ["failed: 1 pod so far: OutOfcpu", kept]
+    assert told(world, f"default/{uids[1]}", POD)[-1] == kept
+    world.pass_s(40)
+    world.judge()
+    assert [line for line in told(world, TRAIN) if line.startswith(ends)] != []
+    for eviction in list(world.state.evictions.values()):
+        done = ev.PodEvicted(uid=eviction.uid, namespace="default", name=eviction.name)
+        world.append("binder", [done], cause="outcome")
+        assert told(world, f"default/{eviction.name}", POD)[-1].startswith("evicted: ")
+
+
+# ------------------------------------------------------------------------------------------------ what concerns everybody
+
+
+def test_nobody_plans_for_it() -> None:
+    world = World()
+    world.pod("web")
+    world.lose("a")
+    world.judge()
+    alone = "no planner that lives owns its partition"
+    assert stands(world, "default/web", POD) == f"to be tried, and {alone}"
+    world.join("b")
+    world.judge()
+    assert told(world, "default/web", POD)[1:] == [
+        f"no planner: planner.a is gone: {alone}",
+        "planner: planner.b plans it",
+    ]
+
+
+def test_ingest_reads_the_cluster_anew_and_the_admin_sets_the_policy() -> None:
+    world = World()
+    world.pod("web")
+    world.facts(ev.IngestTaken(holder="next"))
+    world.facts(ev.ClusterSynced(nodes=0, pods=1))
+    changed = msgspec.structs.replace(
+        DEFAULT_POLICY,
+        retry_ms=5,
+        profile=msgspec.structs.replace(DEFAULT_POLICY.profile, node_score="binpack"),
+    )
+    world.append("admin", [ev.PolicyChanged(policy=changed)], cause="admin")
+    assert told(world, "default/web", POD)[1:] == [
+        "ingest starts: nobody decides until it has read the cluster",
+        "cluster read: ingest has read the cluster: it may be tried",
+        "policy changed: profile node score binpack, it was least-allocated; retry ms 5, it was 300000",
+    ]
+
+
+def test_who_waits_for_nothing_hears_nothing_of_what_concerns_all_who_wait() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("web")
+    world.settle()
+    before = told(world, "default/web", POD)
+    world.lose("a")
+    world.facts(ev.IngestTaken(holder="next"))
+    world.append("admin", [ev.PolicyChanged(policy=msgspec.structs.replace(DEFAULT_POLICY, retry_ms=5))], cause="admin")
+    assert told(world, "default/web", POD) == before
