@@ -31,6 +31,8 @@ NO_ROOM = 10023
 STREAM_NAME_IN_USE = 10058
 NO_MESSAGE_FOUND = 10037
 MESSAGE_TOO_LARGE = 10054
+ONE_SERVER = 10074
+"""Replicas were asked for of a server that is none of a cluster."""
 NOT_LAST = (10071, 10164, 10158)
 """Wrong last sequence; with three replicas also: another publish to the subject, or with this id, is in process."""
 

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from typing import Any
 
+from events.answers import ONE_SERVER, Refused
 from events.envelope import MalformedCommit
 from events.homes import split
 from events.jetstream import JetStreamLog
@@ -28,7 +29,7 @@ from events.subjects import FEDERATION
 from services.console import roles
 from services.console.roles import FEDERATOR, Seat
 from services.health import Health
-from services.settings import InvalidSetting, Settings
+from services.settings import PREFIX, InvalidSetting, Settings
 from services.writer import SteppedDown
 
 logger = logging.getLogger("muster")
@@ -200,7 +201,7 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
 
 async def _opened(settings: Settings) -> JetStreamLog:
     """The log, however long NATS is away: a process that ended instead would be restarted ever later, at last five
-    minutes after NATS is back. Raises LogError where it answers otherwise."""
+    minutes after NATS is back. Raises LogError where it answers otherwise, InvalidSetting where it is a single server."""
     (servers, _), replicas, options = split(settings.nats_url), settings.log_replicas, settings.nats_options()
     while True:
         try:
@@ -208,6 +209,11 @@ async def _opened(settings: Settings) -> JetStreamLog:
         except Unavailable as error:
             logger.warning("%s; tried again, until the log can be had", error)
             await asyncio.sleep(AGAIN_S)
+        except Refused as error:
+            if error.number != ONE_SERVER:
+                raise
+            expected = "expected 1, as this NATS server is none of several servers"
+            raise InvalidSetting(f"{PREFIX}LOG_REPLICAS={replicas}: {expected}: {error}") from error
         else:
             _tell_of_small_messages(log)
             return log

@@ -343,6 +343,17 @@ async def test_a_clusters_service_makes_no_log_for_a_federation(nats: str, monke
         await open_log(chosen.nats_url, chosen.cluster)
 
 
+@pytest.mark.usefixtures("collector")
+async def test_replicas_that_a_single_server_cannot_have_are_told_with_the_setting(
+    nats: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings.read({"nats_url": nats, "log_replicas": 3})
+    monkeypatch.setattr(roles, "check_files", AsyncMock())
+    with pytest.raises(settings.InvalidSetting, match="MUSTER_LOG_REPLICAS=3: expected 1, as this NATS server"):
+        async with asyncio.timeout(60):
+            await launch._hold_and_run("feed", chosen, asyncio.Event(), Health())
+
+
 @pytest.mark.parametrize("role", ["ingest", "binder"])
 async def test_who_has_no_access_to_its_cluster_is_never_ready(role: str, tmp_path: Path) -> None:
     """As it was: a standby read its kubeconfig when it took over, and a rollout put it in place of one that worked; and
