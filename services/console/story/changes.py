@@ -107,12 +107,14 @@ def _everybody(of: Followed) -> Iterator[Step]:
     of.everybody = now
     if now is None or now == before:
         return
-    if before is None:
-        before = now._replace(planner=now.planner or "?")
+    if before is None:  # it begins to wait: as all is there that it needs, as a rule
+        if not now.planner:
+            yield _planned("", now.planner)
+        return
     if now.synced != before.synced:
         yield _synced(now)
     if now.planner != before.planner:
-        yield _planned(before, now)
+        yield _planned(before.planner, now.planner)
     if now.policy is not before.policy:
         yield _policy(before.policy, now.policy)
     if now.versions != before.versions:
@@ -126,10 +128,11 @@ def _synced(now: Everybody) -> Step:
     return Step("ingest starts", "nobody decides until it has read the cluster", "ingest starts", counts=True)
 
 
-def _planned(before: Everybody, now: Everybody) -> Step:
-    if now.planner:
-        return Step("planner", f"planner.{now.planner} plans it", "planner", counts=True)
-    gone = "" if before.planner == "?" else f"planner.{before.planner} is gone: "
+def _planned(before: str, now: str) -> Step:
+    """`before`: empty for none that was told of."""
+    if now:
+        return Step("planner", f"planner.{now} plans it", "planner", counts=True)
+    gone = f"planner.{before} is gone: " if before else ""
     return Step("no planner", f"{gone}no planner that lives owns its partition", "no planner", counts=True)
 
 
