@@ -141,8 +141,8 @@ async def _accepted_whatever_came_meanwhile(self: Federator, text: str) -> str:
     return said.job
 
 
-async def _never_swept(self: Polling, account: str, backend: Any) -> bool:
-    return True
+def _nothing_came_late(self: Polling, account: str, listing: Listing) -> list[Any]:
+    return []
 
 
 async def _nothing_came_back(self: Polling, key: Any, backend: Any) -> bool:
@@ -165,7 +165,7 @@ PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
     "agenda: tried once": (Served, [(Agenda, "again", _once)]),
     "polling: silence is an answer": (Served, [(Polling, "_ask", _asked_when_it_is_answered)]),
     "polling: gone by the list alone": (HeldServed, [(Polling, "_absent", _absent_by_the_list_alone)]),
-    "polling: late ones are not looked for": (HeldServed, [(Polling, "_sweep", _never_swept)]),
+    "polling: late ones are not looked for": (HeldServed, [(Polling, "_late", _nothing_came_late)]),
     "polling: what runs again is not looked for": (HeldServed, [(Polling, "_came_back", _nothing_came_back)]),
     "requests: given up while it is tried": (HeldServed, [(Federator, "give_up", _given_up_at_once)]),
     "requests: the name is looked up before": (Served, [(Federator, "federate", _accepted_whatever_came_meanwhile)]),
