@@ -27,6 +27,7 @@ from services.state.records import (
     SUCCEEDED,
     TERMINATING,
     Claim,
+    Eviction,
     Lost,
     Node,
     Pod,
@@ -408,3 +409,14 @@ def timeout_marked(state: State, event: ev.TimeoutMarked) -> None:
             if timeouts.written(state, uid, pod, resource_version) and pod.group in state.groups:
                 groups.wake(state, state.groups[pod.group])
             seen(pod, resource_version)
+
+
+def eviction_intended(state: State, event: ev.EvictionIntended) -> None:
+    if event.uid in state.pods:
+        state.evictions[event.uid] = Eviction(
+            event.uid, event.namespace, event.name, event.resource_version, event.reason
+        )
+
+
+def eviction_settled(state: State, event: ev.PodEvicted | ev.EvictionFailed) -> None:
+    state.evictions.pop(event.uid, None)

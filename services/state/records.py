@@ -159,7 +159,7 @@ class Cohort(msgspec.Struct, gc=False):
 
 
 class Nomination(msgspec.Struct, gc=False):
-    """Room kept for the replacement of a failed member; its claim is held under the failed pod's UID."""
+    """Room kept for the replacement of a failed member; claimed under `nominations.replacement_key` of its UID."""
 
     uid: str
     gang: str
