@@ -337,10 +337,9 @@ def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
     task = tallies.task_of(pod.fact)
-    going, live = membership.running(state, gang)
-    if not live or not membership.below_minimum(state, gang, going, task):
+    if not membership.broken(state, gang, task):
         return
-    if gang.satisfied or not membership.below_minimum(state, gang, going, task, more=1):
+    if gang.satisfied or not membership.below_minimum(state, gang, task, more=1):
         answered(state, held.uid)
         classes.keep(state, held.scheduling_class)
         state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class, task)
