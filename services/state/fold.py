@@ -247,10 +247,6 @@ class State:
 # ------------------------------------------------------------------------------------------------- what is in force
 
 
-def _binder_taken(state: State, event: ev.BinderTaken) -> None:
-    versions.taken(state, event.holder)
-
-
 def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
     """The commits behind it are folded by the version that it names. A proposal by the rules before, which those in force
     refuse, is no disagreement between planner and binder."""
@@ -319,7 +315,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.Ticked: deadlines.ticked,
     ev.Renewed: _renewed,
     ev.VersionsAnnounced: versions.announced,
-    ev.BinderTaken: _binder_taken,
+    ev.BinderTaken: versions.taken,
     ev.PolicyAdopted: _policy,
     ev.PartitionsAssigned: shards.assigned,
     ev.ShardLost: shards.lost,
