@@ -29,14 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from events import DeadlockFound, GangReleased
+from events.objects import HostPort
 from services.state import cohorts, commits, fits, membership, queueing, reasons, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import PARKED, Group
-
-Port = tuple[str, int, str]
-"""Protocol, port, address."""
 
 
 class Left(NamedTuple):
@@ -44,7 +42,7 @@ class Left(NamedTuple):
 
     free: Ints
     """rows × resources."""
-    shut: defaultdict[int, Counter[Port]]
+    shut: defaultdict[int, Counter[HostPort]]
     """row → ports that these holders have open there."""
     opened: defaultdict[int, list[ClassInfo]]
     """row → classes with ports that are kept for others there, or have found their place."""
@@ -111,7 +109,7 @@ def _count_held(state: State, groups: Sequence[Group], left: Left, sign: int) ->
             info = table.classes[claim.scheduling_class]
             left.free[row] += sign * table.requests[info.number]
             for port in info.fact.host_ports:
-                left.shut[row][port.protocol, port.port, port.host_ip] += sign
+                left.shut[row][port] += sign
 
 
 def _fits(state: State, group: Group, left: Left) -> Generator[None, None, bool]:
