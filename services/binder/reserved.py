@@ -17,11 +17,8 @@ class ReservedRoom:
     def __init__(self, table: NodeTable, reserved: Iterable[Reservation]) -> None:
         self._amounts: dict[int, dict[int, int]] = {}
         self._ports: dict[int, list[HostPort]] = {}
-        for one in reserved:
-            for digest, node, pods in reservations.rooms(one):
-                row = table.rows.get(node)
-                if row is not None:
-                    self._add(row, table.classes[digest], pods)
+        for info, row, pods in reservations.rows(table, reserved):
+            self._add(row, info, pods)
 
     def _add(self, row: int, info: ClassInfo, pods: int) -> None:
         amounts = self._amounts.setdefault(row, {})

@@ -116,13 +116,10 @@ def _fits(state: State, group: Group, left: Left) -> Generator[None, None, bool]
     """Whether what each gang of the group lacks has a place in what is `left`, which is used up, beside what is
     reserved."""
     table = state.table
-    for one in reservations.against(state, group):
-        for digest, node, pods in reservations.rooms(one):
-            if node in table.rows:
-                row, info = table.rows[node], table.classes[digest]
-                left.free[row] -= pods * table.requests[info.number]
-                if info.ports:
-                    left.opened[row].append(info)
+    for info, row, pods in reservations.rows(table, reservations.against(state, group)):
+        left.free[row] -= pods * table.requests[info.number]
+        if info.ports:
+            left.opened[row].append(info)
     yield from table.rank_in_slices()
     rows = np.argsort(table.rank(), kind="stable")
     for key in group.gangs:

@@ -76,12 +76,10 @@ def no_place(
     table = state.table
     left = _Left(state)
     opened: dict[str, list[ClassInfo]] = {}
-    for one in stronger:
-        for digest, node, pods in reservations.rooms(one):
-            if node in table.rows:
-                info = table.classes[digest]
-                fits.take(left[node], info, pods)
-                opened.setdefault(node, []).append(info)
+    for info, at, pods in reservations.rows(table, stronger):
+        node = table.names[at]
+        fits.take(left[node], info, pods)
+        opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
         if nodes is not None and node not in nodes:
             continue

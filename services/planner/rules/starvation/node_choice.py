@@ -30,7 +30,7 @@ from services.state import fits, queueing, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
-from services.state.records import Group, Reservation, RoomRequest
+from services.state.records import Group
 
 LEVEL_BITS = 10
 """A whole node is 2^10 levels."""
@@ -90,23 +90,20 @@ def _places(table: NodeTable, info: ClassInfo, pods: int) -> int:
     return min(pods, int(deep.sum()))
 
 
-def _promised(table: NodeTable, asked: Iterable[RoomRequest | RoomRequested]) -> Ints:
+def _promised(table: NodeTable, asked: Iterable[reservations.Kept]) -> Ints:
     """What these requests are for: rows × resources."""
     taken = np.zeros_like(table.allocatable)
-    for one in asked:
-        for digest, node, pods in reservations.rooms(one):
-            if node in table.rows:
-                taken[table.rows[node]] += pods * table.requests[table.classes[digest].number]
+    for info, row, pods in reservations.rows(table, asked):
+        taken[row] += pods * table.requests[info.number]
     return taken
 
 
-def _opened(table: NodeTable, kept: Iterable[Reservation | RoomRequest | RoomRequested]) -> dict[int, list[ClassInfo]]:
+def _opened(table: NodeTable, kept: Iterable[reservations.Kept]) -> dict[int, list[ClassInfo]]:
     """row → classes that get a host port there."""
     opened: dict[int, list[ClassInfo]] = {}
-    for one in kept:
-        for digest, node, _ in reservations.rooms(one):
-            if table.classes[digest].fact.host_ports and node in table.rows:
-                opened.setdefault(table.rows[node], []).append(table.classes[digest])
+    for info, row, _ in reservations.rows(table, kept):
+        if info.ports:
+            opened.setdefault(row, []).append(info)
     return opened
 
 
