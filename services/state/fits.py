@@ -278,6 +278,12 @@ def capacity(free: Ints, info: ClassInfo) -> Ints:
     return np.maximum(pods, 0, out=pods)
 
 
+def places(table: NodeTable, free: Ints, info: ClassInfo, pods: int) -> Ints:
+    """For each row how many of so many pods of the class go there, given what is `free`; with host ports one."""
+    most = 1 if info.ports else pods
+    return np.where(feasible(table, info), np.minimum(capacity(free, info), most), 0)
+
+
 def has_room(free: Ints, info: ClassInfo) -> Mask:
     """Rows of `free` that take one pod of the class, by resources alone."""
     mask: Mask | None = None

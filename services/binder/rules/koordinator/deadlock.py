@@ -139,8 +139,7 @@ def _fill(table: NodeTable, info: ClassInfo, pods: int, left: Left, rows: npt.ND
     """Take the room of up to so many pods, node after node in this order; of how many."""
     if pods <= 0:
         return 0
-    most = 1 if info.ports else pods
-    deep = np.where(fits.feasible(table, info), np.minimum(fits.capacity(left.free, info), most), 0)
+    deep = fits.places(table, left.free, info, pods)
     deep[_where_ports_are_taken(table, info, left)] = 0
     deep = deep[rows]
     counts = np.clip(pods - (np.cumsum(deep) - deep), 0, deep)

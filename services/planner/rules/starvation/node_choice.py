@@ -80,14 +80,8 @@ def prospect(
 def could_hold(table: NodeTable, parts: Sequence[Part], needs: Sequence[Need]) -> bool:
     """Whether the nodes, were they empty, have as many places as each need lacks, each class by itself: without so many
     there is nothing to look for."""
-    places = [_places(table, info, pods) for info, pods in parts]
+    places = [min(pods, int(fits.places(table, table.allocatable, info, pods).sum())) for info, pods in parts]
     return all(sum(places[index] for index in of_need) >= pods for of_need, pods in needs)
-
-
-def _places(table: NodeTable, info: ClassInfo, pods: int) -> int:
-    most = 1 if info.ports else pods
-    deep = np.where(fits.feasible(table, info), np.minimum(fits.capacity(table.allocatable, info), most), 0)
-    return min(pods, int(deep.sum()))
 
 
 def _promised(table: NodeTable, asked: Iterable[reservations.Kept]) -> Ints:
@@ -175,8 +169,7 @@ def _where_ports_are(info: ClassInfo, limit: Ints, opened: dict[int, list[ClassI
 
 def nearest(table: NodeTable, info: ClassInfo, limit: Ints, now: Ints, pods: int, seed: int) -> Placed:
     """The places of the lowest levels for up to `pods` pods of the class, within `limit`."""
-    most = 1 if info.fact.host_ports else pods
-    deep: Ints = np.where(fits.feasible(table, info), np.minimum(fits.capacity(limit, info), most), 0)
+    deep = fits.places(table, limit, info, pods)
     pods = min(pods, int(deep.sum()))
     if not pods:
         return []
