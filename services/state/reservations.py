@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 
-Kept = Reservation | RoomRequest | ev.RoomRequested
+Reserved = Reservation | RoomRequest | ev.RoomRequested
 """Room that is reserved, or asked for."""
 KEEPS = "node(s) keep room for gang "
 """The reason for turning down a node whose room is reserved; the key of the gang that it is for follows."""
@@ -143,14 +143,14 @@ def _has_nominated(state: State, group: Group) -> bool:
     return group.key in state.group_nominations or any(key in state.kept_for for key in group.gangs)
 
 
-def rooms(reservation: Kept) -> Iterator[tuple[str, str, int]]:
+def rooms(reservation: Reserved) -> Iterator[tuple[str, str, int]]:
     """(scheduling class, node, pods) of what is reserved, or asked for."""
     for of_class in reservation.room:
         for node, pods in of_class.nodes.items():
             yield of_class.scheduling_class, node, pods
 
 
-def rows(table: NodeTable, reservations: Iterable[Kept]) -> Iterator[tuple[ClassInfo, int, int]]:
+def rows(table: NodeTable, reservations: Iterable[Reserved]) -> Iterator[tuple[ClassInfo, int, int]]:
     """(class, row, pods) of all that is reserved, or asked for, on the nodes that are there."""
     for reservation in reservations:
         for digest, node, pods in rooms(reservation):

@@ -70,8 +70,8 @@ def prospect(
     for row, info in there.opened(group, with_ports) if with_ports else ():
         opened.setdefault(row, []).append(info)
     taken = yield from there.sums(group, priority)
-    kept = 0 if room.kept is None else room.kept
-    placed = table.allocatable - table.held - table.proposed - kept - room.free
+    reserved = 0 if room.reserved is None else room.reserved
+    placed = table.allocatable - table.held - table.proposed - reserved - room.free
     now = cast(Ints, room.free + taken.leaving - _promised(table, before))
     soon = cast(Ints, now + placed + taken.lower)
     return Prospect(now, soon, cast(Ints, soon + taken.higher), opened)
@@ -84,7 +84,7 @@ def could_hold(table: NodeTable, parts: Sequence[Part], needs: Sequence[Need]) -
     return all(sum(places[index] for index in of_need) >= pods for of_need, pods in needs)
 
 
-def _promised(table: NodeTable, asked: Iterable[reservations.Kept]) -> Ints:
+def _promised(table: NodeTable, asked: Iterable[reservations.Reserved]) -> Ints:
     """What these requests are for: rows × resources."""
     taken = np.zeros_like(table.allocatable)
     for info, row, pods in reservations.rows(table, asked):
@@ -92,10 +92,10 @@ def _promised(table: NodeTable, asked: Iterable[reservations.Kept]) -> Ints:
     return taken
 
 
-def _opened(table: NodeTable, kept: Iterable[reservations.Kept]) -> dict[int, list[ClassInfo]]:
+def _opened(table: NodeTable, reserved: Iterable[reservations.Reserved]) -> dict[int, list[ClassInfo]]:
     """row → classes that get a host port there."""
     opened: dict[int, list[ClassInfo]] = {}
-    for info, row, _ in reservations.rows(table, kept):
+    for info, row, _ in reservations.rows(table, reserved):
         if info.ports:
             opened.setdefault(row, []).append(info)
     return opened
