@@ -114,7 +114,7 @@ class Group(msgspec.Struct, gc=False):
     phase: str = IDLE
     attempts: int = 0
     failed_ns: int = 0
-    """When it was last refused for room, by its shard's log time; 0: not since its last permit."""
+    """When its last failure began to back off, by its shard's log time; 0: none did since its last permit."""
     cohort: int = 0
     changed: int = 0
     """The sequence of the last fact about its members or declaration that could change a verdict."""

@@ -266,7 +266,7 @@ def _what_is_kept_has_its_time(state: State) -> None:
 
 
 def _who_is_refused_is_tried_again(state: State) -> None:
-    """Every cohort but those that were set aside: its shard's clock wakes it one day."""
+    """Its shard's clock wakes every cohort one day, unless nothing but a fact about it is to end its reason."""
     waiting = {shard: _waiting(state, f"planner.{shard}") for shard in {one.shard for one in state.cohorts.values()}}
     for place, cohort in state.cohorts.items():
         deadlines = waiting[cohort.shard]
