@@ -69,11 +69,8 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[ev.BinderEvents] |
         yield (kept,)
     judge = Judge(state, bench)
     verdicts: list[Verdict] = []
-    for judged_one in _judge(state, policy, judge):
-        if judged_one is None:
-            yield None
-            continue
-        proposal, pods, verdict = judged_one
+    for proposal, pods in _proposals(state, policy):
+        verdict = yield from judge.judge(proposal, pods)
         if _is_too_large(state, proposal, pods, verdict):
             yield [refusal(proposal, Fault("TooLarge", "", ""))]
             return  # the bench counts its room as taken: what follows is judged by the next decision
@@ -95,15 +92,14 @@ RULES: dict[int, Callable[[State], Generator[None, None, list[ev.BinderEvents]]]
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
-def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, int, list[Verdict]] | None]:
-    """Proposals in log order, each with the number of its pods, as many as have `Policy.cycle_pods` (at least one)."""
+def _proposals(state: State, policy: Policy) -> Iterator[tuple[Proposal, int]]:
+    """In log order, each with the number of its pods, as many as have `Policy.cycle_pods` (at least one)."""
     judged = 0
     for proposal in state.proposals.values():
         if judged >= policy.cycle_pods:
             break
         pods = sum([len(assignment.pods) for assignment in chain(proposal.required, proposal.optional)])
-        verdict = yield from judge.judge(proposal, pods)
-        yield proposal, pods, verdict
+        yield proposal, pods
         judged += pods
 
 
