@@ -139,13 +139,13 @@ def _ports(state: State) -> dict[int, dict[HostPort, int]]:
 
 
 def _claims_have_their_pods(state: State) -> None:
-    permitted = []
+    permitted, replacements = [], {replacement_key(uid) for uid in state.nominations}
     for uid, there in state.pods.items():
         if uid not in state.claims and there.node and there.status in (BOUND, TERMINATING):
             raise Violated(f"pod {uid} is on {there.node} and holds no room there (7.2)")
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
-            bounded = uid.removeprefix("replacement/") in state.nominations or claim.group in state.group_nominations
+            bounded = uid in replacements or claim.group in state.group_nominations
             require(bounded, f"nominated room {uid} has no bound (7.13)")
             continue
         pod = state.pods.get(uid)
