@@ -160,7 +160,7 @@ async def build(nodes: int, url: str) -> dict[str, Any]:
     cluster.populate(nodes * PODS_PER_NODE)
     state = cluster.state
     began_s = time.perf_counter()
-    data, digest = snapshot.pack(state)
+    data, digest = snapshot.FORM.pack(state)
     packed_s = time.perf_counter()
     log = await JetStreamLog.open(url, CLUSTER)
     kept = Kept(sequence=state.sequence, digest=digest, state=FIRST_VERSION, bytes=len(data))
@@ -177,7 +177,7 @@ async def build(nodes: int, url: str) -> dict[str, Any]:
         "nodes": nodes,
         "pods": len(state.pods),
         "bound": sum(pod.status == "bound" for pod in state.pods.values()),
-        "json_mb": round(sum(map(len, snapshot.lines(state))) / MB, 1),
+        "json_mb": round(sum(map(len, snapshot.FORM.lines(state))) / MB, 1),
         "stored_mb": round(len(data) / MB, 1),
         "encode_s": round(packed_s - began_s, 2),
         "store_s": round(stored_s - packed_s, 2),

@@ -185,7 +185,7 @@ def configuration(
     clusters whose logs it reads over leaf nodes; `is_leaf`: this cluster's log is read so.
     Raises ValueError for a name that is no cluster's, and for shards that are no names, or would share a password.
     """
-    federation = federation_account(subjects.FEDERATION, passwords, leaves)
+    federation = federation_account(passwords, leaves)
     federation += leaf_account(cluster) if is_leaf else ""
     account_of_system = f"  $SYS {{ users: [ {_sign_in(SYSTEM, passwords)} }} ] }}\n"
     return f"accounts {{\n{account(cluster, passwords, shards, is_leaf)}{federation}{account_of_system}}}\n"
@@ -209,15 +209,15 @@ def account(
     return _account(cluster, [_user(cluster, user, passwords) for user in within], exports if is_leaf else [])
 
 
-def federation_account(federation: str, passwords: Mapping[str, str] | None = None, leaves: Sequence[str] = ()) -> str:
-    """The account of a federation's log. Raises ValueError for a leaf that is no cluster's name."""
+def federation_account(passwords: Mapping[str, str] | None, leaves: Sequence[str]) -> str:
+    """The account of the federation's log. Raises ValueError for a leaf that is no cluster's name."""
     for name in leaves:
         if not subjects.valid_cluster(name):
             raise ValueError(f"leaf {name!r}: expected {subjects.EXPECTED_CLUSTER}")
     if len({password_variable(leaf_user(name)) for name in leaves}) < len(leaves):
         raise ValueError(f"leaves {', '.join(leaves)}: expected names that differ in more than case, '-' and '_'")
-    listed = [_user(federation, user, passwords, leaves) for user in FEDERATION_USERS]
-    return _account(federation, [*listed, *(_leaf_user(cluster, passwords) for cluster in leaves)], [])
+    listed = [_user(subjects.FEDERATION, user, passwords, leaves) for user in FEDERATION_USERS]
+    return _account(subjects.FEDERATION, [*listed, *(_leaf_user(cluster, passwords) for cluster in leaves)], [])
 
 
 def leaf_account(cluster: str) -> str:

@@ -330,7 +330,7 @@ class Decider:
         if not self._news or time.monotonic() < self._decision_spacing.due_s:
             return False
         began_s = time.perf_counter()
-        decided = await self._run_core()
+        decided = await in_slices(self._decide(self.state))  # nothing is folded meanwhile
         if not decided:
             self._news = False
             return False
@@ -346,10 +346,6 @@ class Decider:
         self._outcome_spacing.sent(time.monotonic())
         await self._append_payload(*self.outcomes.cut(), "outcome")
         return True
-
-    async def _run_core(self) -> Sequence[Event]:
-        """What the core says of the state, in slices; nothing is folded meanwhile."""
-        return await in_slices(self._decide(self.state))
 
     async def _append(self, decided: Sequence[Event], cause: str) -> None:
         await self._append_payload(encode_events(decided), len(decided), cause)

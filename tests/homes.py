@@ -66,7 +66,7 @@ def folded(commits: list[Stored], until: int) -> State:
 
 async def put_snapshot(log: EventLog, of: State, **otherwise: int | str) -> Kept:
     """A snapshot of this state, or one that says something else of itself."""
-    data, digest = snapshot.pack(of)
+    data, digest = snapshot.FORM.pack(of)
     kept = Kept(sequence=of.sequence, digest=digest, state=FIRST_VERSION, bytes=len(data))
     kept = msgspec.structs.replace(kept, **otherwise)  # type: ignore[arg-type]
     await log.snapshots.put(kept, data)

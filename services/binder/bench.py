@@ -10,6 +10,7 @@ from collections import Counter
 from itertools import chain
 from typing import NamedTuple
 
+from events.objects import HostPort
 from services.binder.reserved import ReservedRoom
 from services.state import fits
 from services.state.class_info import ClassInfo
@@ -40,9 +41,9 @@ class Bench:
         """As the state says, before any verdict."""
         self._left: dict[int, list[int]] = {}
         """row → what these verdicts leave of each resource; from `_free` when one first asks."""
-        self._opened: dict[str, list[tuple[str, int, str]]] = {}
+        self._opened: dict[str, list[HostPort]] = {}
         """node → ports that these verdicts open."""
-        self._spare: dict[str, Counter[tuple[str, int, str]]] = {}
+        self._spare: dict[str, Counter[HostPort]] = {}
         """node → ports that the state counts and these verdicts give back."""
 
     # ---------------------------------------------------------------------------------------------------------- taking
@@ -104,8 +105,7 @@ class Bench:
         info = self._table.classes[claimed.scheduling_class]
         fits.take(self._room(row), info, -sign)
         for port in info.fact.host_ports:
-            spare = self._spare.setdefault(claimed.node, Counter())
-            spare[port.protocol, port.port, port.host_ip] += sign
+            self._spare.setdefault(claimed.node, Counter())[port] += sign
 
     def crowded(self, node: str, info: ClassInfo) -> bool:
         """Whether the node, which is there, has less than its claims hold of something that the class asks for, its
@@ -117,7 +117,7 @@ class Bench:
 
     # ----------------------------------------------------------------------------------------------------------- ports
 
-    def _ports_held(self, node: str) -> Counter[tuple[str, int, str]]:
+    def _ports_held(self, node: str) -> Counter[HostPort]:
         """The ports that pods hold there by the state, less those that these verdicts give back."""
         held = Counter(self._table.ports.get(self._table.rows[node], {}))
         return held - self._spare.get(node, Counter())
@@ -132,7 +132,7 @@ class Bench:
                     opened.setdefault(self._table.names[row], []).extend([info] * pods)
         if not opened:
             return ""
-        ports: dict[str, list[tuple[str, int, str]]] = {}
+        ports: dict[str, list[HostPort]] = {}
         for node, of_node in opened.items():
             taken = self._open_ports(node, of_node)
             if taken is None:
@@ -141,12 +141,12 @@ class Bench:
         self._opened.update(ports)
         return ""
 
-    def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[tuple[str, int, str]] | None:
+    def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[HostPort] | None:
         """The ports that verdicts of this decision open on the node, with those of these pods; None if two collide."""
         theirs = self._ports_held(node)
         mine = list(self._opened.get(node, ()))
         for info in opened:
             if any(fits.is_taken(port, info) for port in chain(theirs, mine)):
                 return None
-            mine += [(port.protocol, port.port, port.host_ip) for port in info.fact.host_ports]
+            mine += info.fact.host_ports
         return mine

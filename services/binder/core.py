@@ -32,23 +32,22 @@ from services.state.fold import State
 from services.state.records import AWAITING, Proposal
 from services.state.slices import at_once
 
-BinderEvent = ev.BinderEvents
 CONCERNS = ("proposals", "lost", "nominations", "group_nominations", "reservations", "room_requests", "holding")
 """Attributes of the state that may ask for a decision of the binder; most of the time all of them are empty."""
 ABOUT_HOLDS = (ev.GangHeld, ev.GangPermitted, ev.GangReleased, ev.ProposalRefused)
 
 
-def decide(state: State) -> Generator[None, None, list[BinderEvent]]:
+def decide(state: State) -> Generator[None, None, list[ev.BinderEvents]]:
     """What the binder says of the log as it stands, by the rules in force there."""
     return RULES[state.rules_version](state)
 
 
-def decide_now(state: State) -> list[BinderEvent]:
+def decide_now(state: State) -> list[ev.BinderEvents]:
     """`decide` in one go."""
     return at_once(decide(state))
 
 
-def _verdicts(state: State) -> Generator[None, None, list[BinderEvent]]:
+def _verdicts(state: State) -> Generator[None, None, list[ev.BinderEvents]]:
     """Nothing while the picture is partial; else as much as a commit takes of what there is to say."""
     if not state.synced:
         return []
@@ -57,7 +56,7 @@ def _verdicts(state: State) -> Generator[None, None, list[BinderEvent]]:
     return (yield from commits.fitting_in_slices(_units(state, state.policy)))
 
 
-def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent] | None]:
+def _units(state: State, policy: Policy) -> Iterator[Sequence[ev.BinderEvents] | None]:
     """All that there is to decide, unit by unit. A unit depends on those before it, and on none behind it. None: a pause
     in what takes long."""
     assigned = assign_partitions(state)
@@ -70,11 +69,8 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent] | Non
         yield (kept,)
     judge = Judge(state, bench)
     verdicts: list[Verdict] = []
-    for judged_one in _judge(state, policy, judge):
-        if judged_one is None:
-            yield None
-            continue
-        proposal, pods, verdict = judged_one
+    for proposal, pods in _proposals(state, policy):
+        verdict = yield from judge.judge(proposal, pods)
         if _is_too_large(state, proposal, pods, verdict):
             yield [refusal(proposal, Fault("TooLarge", "", ""))]
             return  # the bench counts its room as taken: what follows is judged by the next decision
@@ -85,26 +81,25 @@ def _units(state: State, policy: Policy) -> Iterator[Sequence[BinderEvent] | Non
     for over in end_group_nominations(state, judged):
         yield (over,)
     yield from _reserve(state, policy, verdicts, judged)
-    said = list[BinderEvent](verdicts)
+    said = list[ev.BinderEvents](verdicts)
     for about_holds in _waiting(state, judge, judged):
         said += about_holds or ()
         yield about_holds
     yield (yield from _unlock(state, said))
 
 
-RULES: dict[int, Callable[[State], Generator[None, None, list[BinderEvent]]]] = {FIRST_VERSION: _verdicts}
+RULES: dict[int, Callable[[State], Generator[None, None, list[ev.BinderEvents]]]] = {FIRST_VERSION: _verdicts}
 """Version of the rules → how it decides. The next one is a line here, and one in the planner's core."""
 
 
-def _judge(state: State, policy: Policy, judge: Judge) -> Iterator[tuple[Proposal, int, list[Verdict]] | None]:
-    """Proposals in log order, each with the number of its pods, as many as have `Policy.cycle_pods` (at least one)."""
+def _proposals(state: State, policy: Policy) -> Iterator[tuple[Proposal, int]]:
+    """In log order, each with the number of its pods, as many as have `Policy.cycle_pods` (at least one)."""
     judged = 0
     for proposal in state.proposals.values():
         if judged >= policy.cycle_pods:
             break
         pods = sum([len(assignment.pods) for assignment in chain(proposal.required, proposal.optional)])
-        verdict = yield from judge.judge(proposal, pods)
-        yield proposal, pods, verdict
+        yield proposal, pods
         judged += pods
 
 
@@ -131,7 +126,7 @@ def _end_nominations(
 
 def _reserve(
     state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]
-) -> Iterator[Sequence[BinderEvent]]:
+) -> Iterator[Sequence[ev.BinderEvents]]:
     """Reservations that end, and then the answers to requests, which may have the room of those that ended."""
     ended = end_reservations(state, policy, judged)
     for over in ended:
@@ -140,7 +135,7 @@ def _reserve(
     yield from answer_requests(state, policy, ends)
 
 
-def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[BinderEvent] | None]:
+def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[ev.BinderEvents] | None]:
     """Held groups that this decision did not judge: permits for those that lack nothing any more, and releases of those
     that cannot, or may not, wait any longer."""
     for number, key in enumerate(state.holding, 1):
@@ -156,7 +151,7 @@ def _waiting(state: State, judge: Judge, judged: set[str]) -> Iterator[list[Bind
                 yield [*timed_out(state, group, release)]
 
 
-def _unlock(state: State, decided: list[BinderEvent]) -> Generator[None, None, list[BinderEvent]]:
+def _unlock(state: State, decided: list[ev.BinderEvents]) -> Generator[None, None, list[ev.BinderEvents]]:
     """One of the groups that block each other gives its room back; those that this decision judges do not count."""
     said = {event.group for event in decided if isinstance(event, ABOUT_HOLDS)}
     return [*(yield from deadlock.release(state, said))]

@@ -31,12 +31,6 @@ from services.state.records import BOUND, Gang, Nomination
 AboutRoom = ev.RoomNominated | ev.NominationEnded | ev.EvictionIntended
 
 
-def _broken(state: State, gang: Gang, task: str) -> bool:
-    """Whether the gang runs, and is below its own minimum or that of this task."""
-    going, live = membership.running(state, gang)
-    return bool(live) and membership.below_minimum(state, gang, going, task)
-
-
 def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
     """For each member that was lost: its room is nominated, or there is nobody to keep it for. Where there is no room to
     keep, as its node is gone, too, a replacement has the same time to find another before the rest is evicted."""
@@ -45,7 +39,7 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
     for lost in islice(state.lost.values(), policy.cycle_pods):
         info = state.table.classes[lost.scheduling_class]
         gang = state.gangs.get(lost.gang)
-        wanted = lost.uid not in state.claims and gang is not None and _broken(state, gang, lost.task)
+        wanted = lost.uid not in state.claims and gang is not None and membership.broken(state, gang, lost.task)
         node = lost.node if wanted and bench.take_one(lost.node, info) else ""
         if node or (wanted and evict):
             decided.append(ev.RoomNominated(gang=lost.gang, pod=lost.uid, node=node, waiting_ms=hold_ms))
@@ -66,7 +60,7 @@ def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Ite
         if said >= policy.cycle_pods and nomination.gang not in evicted:
             continue
         gang = state.gangs.get(nomination.gang)
-        if gang is None or not _broken(state, gang, nomination.task):
+        if gang is None or not membership.broken(state, gang, nomination.task):
             said += 1
             yield [ev.NominationEnded(gang=nomination.gang, pod=nomination.uid, reason="GangGone")]
         elif nomination.due and gang.group not in waits and not _may_wait(state, nomination, gang):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from events.objects import HostPort
 from services.state import fits, reservations
 from services.state.class_info import ClassInfo
 from services.state.nodes import NodeTable
@@ -15,19 +16,16 @@ class ReservedRoom:
 
     def __init__(self, table: NodeTable, reserved: Iterable[Reservation]) -> None:
         self._amounts: dict[int, dict[int, int]] = {}
-        self._ports: dict[int, list[tuple[str, int, str]]] = {}
-        for one in reserved:
-            for digest, node, pods in reservations.rooms(one):
-                row = table.rows.get(node)
-                if row is not None:
-                    self._add(row, table.classes[digest], pods)
+        self._ports: dict[int, list[HostPort]] = {}
+        for info, row, pods in reservations.rows(table, reserved):
+            self._add(row, info, pods)
 
     def _add(self, row: int, info: ClassInfo, pods: int) -> None:
         amounts = self._amounts.setdefault(row, {})
         for column, amount in info.columns:
             amounts[column] = amounts.get(column, 0) + pods * amount
-        for port in info.fact.host_ports:
-            self._ports.setdefault(row, []).append((port.protocol, port.port, port.host_ip))
+        if info.fact.host_ports:
+            self._ports.setdefault(row, []).extend(info.fact.host_ports)
 
     def keeps(self, row: int, info: ClassInfo, left: Sequence[int]) -> bool:
         """Whether pods of the class take reserved room or ports of this row; `left` is what it has with them there."""

@@ -83,7 +83,7 @@ def log_at_rest(state: State) -> bool:
         return False
     if waits_for_mark(state) or waits_for_time(state):
         return False
-    return not any(cohorts.candidates(state, shard) for shard in set(state.owners))
+    return not cohorts.waiting(state)
 
 
 async def cluster_at_rest(client: Client, state: State, scheduler_names: frozenset[str]) -> bool:

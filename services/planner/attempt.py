@@ -49,7 +49,7 @@ class Attempt:
     ) -> None:
         """`reservation`: what the group needs goes where room is kept for it, and nowhere else."""
         self.cycle, self.group, self.demand, self.order = cycle, group, demand, order
-        self._kept = None if reservation is None else cycle.kept.rows_of(reservation)
+        self._reserved = None if reservation is None else cycle.reserved.rows_of(reservation)
         self.parts = demand.parts
         self.used = [0] * len(self.parts)
         """Of each part, how many pods have a node."""
@@ -129,9 +129,9 @@ class Attempt:
         pods = min(pods, len(part.uids) - self.used[index])
         if pods <= 0 or self.full[index]:
             return 0
-        self.cycle.kept.show(self.group, beyond=not required)
-        if self._kept is not None and required:
-            rows = self.cycle.room.place_within(part.info, pods, self._kept.get(part.info.fact.digest, {}))
+        self.cycle.reserved.show(self.group, beyond=not required)
+        if self._reserved is not None and required:
+            rows = self.cycle.room.place_within(part.info, pods, self._reserved.get(part.info.fact.digest, {}))
         else:
             rows = yield from self.cycle.place_in_slices(part.info, pods, self.group)
         done = sum(count for _, count in rows)

@@ -106,7 +106,7 @@ class Cycle:
         """Pods of gangs that were counted or named: measures the work, for slicing."""
         self._sliced = state.table.rows_looked_at
         """The work that had been done when the slice began, in rows."""
-        self.kept = ReservedRoom(state, self.room)
+        self.reserved = ReservedRoom(state, self.room)
         self.placed: list[GangPlaced] = []
         self.begun: dict[str, Attempt | None] = {}
         """Groups that are in the queue twice and had their first turn → the attempt that placed their minimum, if any."""
@@ -153,7 +153,7 @@ class Cycle:
         owner = self.state.owner(batch[0])
         self.silent = self.shard is not None and owner != self.shard
         self.room.own = own_nodes(self.state.table, self.shards, owner)
-        self.kept.show(batch[0])
+        self.reserved.show(batch[0])
         if batch[0].pod:
             yield from self._plan_singles(batch)
         else:
@@ -235,7 +235,7 @@ class Cycle:
         known[1].append(group.key)
 
     def why_not(self, info: ClassInfo) -> dict[str, int]:
-        return {} if self.silent else self.kept.why_not(info)
+        return {} if self.silent else self.reserved.why_not(info)
 
     def seed(self, group: Group) -> int:
         """A stable 32-bit hash of the group: which of equal nodes it tries first."""

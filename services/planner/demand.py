@@ -149,7 +149,7 @@ def _highest_first(parts: Sequence[Part], order: Iterable[int]) -> Order:
 # ------------------------------------------------------------------------------------------------------ nominated room
 
 
-class Kept(NamedTuple):
+class Nominated(NamedTuple):
     """Room that is nominated for one pod of a class."""
 
     gang: str
@@ -164,16 +164,16 @@ class Kept(NamedTuple):
         return ours and part.info.fact.digest == self.scheduling_class
 
 
-def _nominated(state: State, group: Group) -> Iterator[Kept]:
+def _nominated(state: State, group: Group) -> Iterator[Nominated]:
     """The room that failed members left (design, section 4), and what is kept for a group that lost its proposals to
     other shards."""
     for key in group.gangs:
         for uid in state.kept_for.get(key, ()):
             nomination = state.nominations[uid]
-            yield Kept(key, only_task(state, nomination), nomination.node, nomination.scheduling_class)
+            yield Nominated(key, only_task(state, nomination), nomination.node, nomination.scheduling_class)
     kept = state.group_nominations.get(group.key)
     for claim in claims_of(state, kept) if kept is not None else ():
-        yield Kept("", "", claim.node, claim.scheduling_class)
+        yield Nominated("", "", claim.node, claim.scheduling_class)
 
 
 def _take_nominated(state: State, room: Room, group: Group, parts: Sequence[Part]) -> tuple[Taken, Places]:
@@ -183,15 +183,15 @@ def _take_nominated(state: State, room: Room, group: Group, parts: Sequence[Part
     left: Places = {}
     table = state.table
     used = [0] * len(parts)
-    for kept in sorted(_nominated(state, group), key=lambda kept: not kept.task):
-        row = table.rows.get(kept.node)
+    for one in sorted(_nominated(state, group), key=lambda one: not one.task):
+        row = table.rows.get(one.node)
         if row is None:
             continue
-        meant = (index for index, part in enumerate(parts) if used[index] < len(part.uids) and kept.is_for(part))
+        meant = (index for index, part in enumerate(parts) if used[index] < len(part.uids) and one.is_for(part))
         index = next(meant, None)
         if index is None:
-            left.setdefault(table.classes[kept.scheduling_class], []).append((row, 1))
+            left.setdefault(table.classes[one.scheduling_class], []).append((row, 1))
         elif fits.admits(table, parts[index].info, row) and not room.overdrawn(parts[index].info, row):
-            taken.append((kept.node, index, parts[index].uids[used[index]]))
+            taken.append((one.node, index, parts[index].uids[used[index]]))
             used[index] += 1
     return taken, left

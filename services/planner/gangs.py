@@ -203,7 +203,7 @@ def _place_where_others_were(
     What these pods leave of it stays kept from those that come behind: they may be judged first, or this be refused.
     """
     proposed = False
-    cycle.kept.show(group)
+    cycle.reserved.show(group)
     loan = cycle.room.lend(demand.left)
     for order in demand.tried(cycle.state.table):
         attempt = Attempt(cycle, group, demand, order)
@@ -211,7 +211,7 @@ def _place_where_others_were(
             proposed = (yield from attempt.propose()) is None
             break
         yield from attempt.undo()
-    cycle.kept.show(group)  # as when it was lent: what is reserved for others, or not, is compared otherwise
+    cycle.reserved.show(group)  # as when it was lent: what is reserved for others, or not, is compared otherwise
     cycle.room.keep_again(loan)
     return proposed
 

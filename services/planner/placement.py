@@ -97,7 +97,7 @@ class Room:
         self.free: Ints = self._left.free.copy(order="F")
         self.rule = SCORES[score]
         self.rows_scanned = 0
-        self.kept: Ints | None = None
+        self.reserved: Ints | None = None
         """What of `free` is taken off for reservations; None: nothing is kept from the group that is being placed."""
         self.own: Ints | None = None
         """For each row 1 for a node of the shard's own, else 0; None: no node is anybody's."""
@@ -153,7 +153,7 @@ class Room:
     def overdrawn(self, info: ClassInfo, row: int) -> bool:
         """Whether less than nothing is left there of something that the class asks for, whatever is reserved, or its
         ports are somebody else's, too."""
-        free = self.free[row] if self.kept is None else self.free[row] + self.kept[row]
+        free = self.free[row] if self.reserved is None else self.free[row] + self.reserved[row]
         if any(free[column] < 0 for column, _ in info.columns):
             return True
         return bool(info.fact.host_ports) and fits.ports_shared(Counter(self.table.ports.get(row, {})), info)

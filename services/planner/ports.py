@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from events.objects import HostPort
 from services.state import fits
 from services.state.class_info import ClassInfo
 from services.state.nodes import Mask, NodeTable
@@ -32,7 +33,7 @@ class Ports:
         """The classes in `_free` that ask for it."""
         self._opened: dict[Port, dict[int, list[ClassInfo]]] = {}
         """row → the classes, once for each pod, for whose pods this cycle opened it there."""
-        self._besides: dict[int, list[tuple[str, int, str]]] = {}
+        self._besides: dict[int, list[HostPort]] = {}
         """row, of which some are lent for now → ports that the state counts there besides."""
 
     def free(self, info: ClassInfo) -> Mask:
@@ -70,11 +71,11 @@ class Ports:
 
     def lend(self, kept: Mapping[ClassInfo, Iterable[tuple[int, int]]]) -> None:
         """Ports that the state counts on rows for so many pods of these classes are free, until they are kept again."""
-        lent: dict[int, Counter[tuple[str, int, str]]] = {}
+        lent: dict[int, Counter[HostPort]] = {}
         for info, placed in kept.items():
             for port in info.fact.host_ports:
                 for row, pods in placed:
-                    lent.setdefault(row, Counter())[port.protocol, port.port, port.host_ip] += pods
+                    lent.setdefault(row, Counter())[port] += pods
         if lent:
             held = self._table.ports
             self._besides = {row: list(Counter(held.get(row, {})) - ports) for row, ports in lent.items()}

@@ -18,7 +18,7 @@ from services.state.nodes import Ints
 from services.state.records import Group, Reservation
 
 
-class Kept(NamedTuple):
+class Reserved(NamedTuple):
     """Room that is kept for pods of one class: in each of these rows so many."""
 
     info: ClassInfo
@@ -33,7 +33,7 @@ class ReservedRoom:
         self._state = state
         self._room = room
         self._shown: tuple[Reservation, ...] = ()
-        self._places: dict[str, list[Kept]] = {}
+        self._places: dict[str, list[Reserved]] = {}
         """By the group for which it is: reservations are shown, and hidden, time and again in a cycle."""
         self._sums: dict[tuple[str, ...], Ints] = {}
         """By the groups for which it is kept."""
@@ -50,18 +50,18 @@ class ReservedRoom:
             for info, rows, counts in self._of(one):
                 self._room.take(info, rows, counts)
         self._shown = seen
-        self._room.kept = self._sum(seen) if seen else None
+        self._room.reserved = self._sum(seen) if seen else None
 
     def why_not(self, info: ClassInfo) -> dict[str, int]:
         """As `fits.why_not`; a node that would have room but for reservations is counted under the gang they are for."""
-        table, free, kept = self._state.table, self._room.free, self._room.kept
+        table, free, reserved = self._state.table, self._room.free, self._room.reserved
         ports = self._room.ports_free(info)
-        if kept is None:
+        if reserved is None:
             return fits.why_not(table, free, info, ports)
-        held_off = fits.feasible(table, info) & fits.has_room(free + kept, info) & ~fits.has_room(free, info)
+        held_off = fits.feasible(table, info) & fits.has_room(free + reserved, info) & ~fits.has_room(free, info)
         if ports is not None:
             held_off &= ports
-        counts = fits.why_not(table, np.where(held_off[:, None], free + kept, free), info, ports)
+        counts = fits.why_not(table, np.where(held_off[:, None], free + reserved, free), info, ports)
         for one in self._shown:
             here = np.zeros_like(held_off)
             for _, rows, _ in self._of(one):
@@ -79,7 +79,7 @@ class ReservedRoom:
             for info, rows, counts in self._of(one)
         }
 
-    def _of(self, one: Reservation) -> list[Kept]:
+    def _of(self, one: Reservation) -> list[Reserved]:
         """Of each class, on the nodes that are there."""
         places = self._places.get(one.group)
         if places is None:
@@ -89,7 +89,7 @@ class ReservedRoom:
                 if not there:
                     continue
                 rows, counts = np.array(list(there), np.intp), np.array(list(there.values()), np.int64)
-                places.append(Kept(table.classes[of_class.scheduling_class], rows, counts))
+                places.append(Reserved(table.classes[of_class.scheduling_class], rows, counts))
             self._places[one.group] = places
         self._room.rows_scanned += sum(len(rows) for _, rows, _ in places)
         return places

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def ingest_taken(state: State, event: ev.IngestTaken) -> None:
     state.synced = False
-    versions.taken(state, event.holder)
+    versions.taken(state, event)
     classes.ingest_taken(state)
 
 

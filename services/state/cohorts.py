@@ -28,12 +28,6 @@ SLICE_LISTED = 50_000
 """Groups that wait, listed between two yields: some 10 ms."""
 
 
-def candidates(state: State, shard: str) -> list[Group]:
-    """The shard's groups that may be tried now, in no particular order."""
-    owners = state.owners
-    return [group for group in waiting(state) if owners[group.partition] == shard]
-
-
 def waiting(state: State) -> list[Group]:
     """The groups that may be tried now, whoever owns them, in no particular order."""
     return at_once(waiting_in_slices(state))

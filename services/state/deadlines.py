@@ -20,8 +20,8 @@ DUE: dict[str, Callable[[State, str], None]] = {
     BACKOFF: cohorts.backoff_over,
     RETRY: cohorts.retry_due,
     PERMIT: verdicts.permit_due,
-    NOMINATION: verdicts.nomination_due,
-    GROUP_NOMINATION: nominations.due,
+    NOMINATION: nominations.due,
+    GROUP_NOMINATION: nominations.group_due,
     RESERVATION: reservations.due,
 }
 """What a deadline does when its owner's tick finds it due."""
@@ -29,8 +29,8 @@ STANDS: dict[str, Callable[[State, str], bool]] = {
     BACKOFF: cohorts.stands,
     RETRY: cohorts.stands,
     PERMIT: verdicts.hold_stands,
-    NOMINATION: verdicts.nomination_stands,
-    GROUP_NOMINATION: nominations.stands,
+    NOMINATION: nominations.stands,
+    GROUP_NOMINATION: nominations.group_stands,
     RESERVATION: reservations.stands,
 }
 """Whether what a deadline is about still exists."""
@@ -47,7 +47,7 @@ def ticked(state: State, event: ev.Ticked) -> None:
     for kind, key in started:
         if kind == BACKOFF:
             cohorts.backoff_started(state, int(key), event.time_ns)
-    for one in verdicts.in_force(state, clock, due):
+    for one in nominations.in_force(state, clock, due):
         DUE[one.kind](state, one.key)
     if clock.serial // SWEPT_AFTER > counted // SWEPT_AFTER:
         clock.armed = sorted(one for one in clock.armed if STANDS[one.kind](state, one.key))  # sorted, it is a heap

@@ -278,6 +278,12 @@ def capacity(free: Ints, info: ClassInfo) -> Ints:
     return np.maximum(pods, 0, out=pods)
 
 
+def places(table: NodeTable, free: Ints, info: ClassInfo, pods: int) -> Ints:
+    """For each row how many of so many pods of the class go there, given what is `free`; with host ports one."""
+    most = 1 if info.ports else pods
+    return np.where(feasible(table, info), np.minimum(capacity(free, info), most), 0)
+
+
 def has_room(free: Ints, info: ClassInfo) -> Mask:
     """Rows of `free` that take one pod of the class, by resources alone."""
     mask: Mask | None = None
@@ -327,15 +333,14 @@ def classes_collide(one: ClassInfo, other: ClassInfo) -> bool:
     return any(ports_collide(few, many, port) for port in few.ports)
 
 
-def is_taken(held: tuple[str, int, str], info: ClassInfo) -> bool:
-    """Whether pods of the class cannot open their ports where this one is held: protocol, port, address."""
-    protocol, port, address = held
-    return _meet(info.ports.get((protocol, port), _NO_ADDRESS), (address,))
+def is_taken(held: HostPort, info: ClassInfo) -> bool:
+    """Whether pods of the class cannot open their ports where this one is held."""
+    return _meet(info.ports.get((held.protocol, held.port), _NO_ADDRESS), (held.host_ip,))
 
 
-def ports_shared(held: Counter[tuple[str, int, str]], info: ClassInfo) -> bool:
+def ports_shared(held: Counter[HostPort], info: ClassInfo) -> bool:
     """Whether of these ports those that one claim of the class holds are others', too: of a pod somebody else bound."""
-    others = held - Counter((port.protocol, port.port, port.host_ip) for port in info.fact.host_ports)
+    others = held - Counter(info.fact.host_ports)
     return any(is_taken(port, info) for port in others)
 
 

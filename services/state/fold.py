@@ -247,10 +247,6 @@ class State:
 # ------------------------------------------------------------------------------------------------- what is in force
 
 
-def _binder_taken(state: State, event: ev.BinderTaken) -> None:
-    versions.taken(state, event.holder)
-
-
 def _versions_switched(state: State, event: ev.VersionsSwitched) -> None:
     """The commits behind it are folded by the version that it names. A proposal by the rules before, which those in force
     refuse, is no disagreement between planner and binder."""
@@ -319,7 +315,7 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.Ticked: deadlines.ticked,
     ev.Renewed: _renewed,
     ev.VersionsAnnounced: versions.announced,
-    ev.BinderTaken: _binder_taken,
+    ev.BinderTaken: versions.taken,
     ev.PolicyAdopted: _policy,
     ev.PartitionsAssigned: shards.assigned,
     ev.ShardLost: shards.lost,
@@ -336,16 +332,16 @@ APPLY: dict[type, Callable[[State, Any], None]] = {
     ev.BindingFailed: pods.binding_failed,
     ev.BindingRenewed: pods.binding_renewed,
     ev.ConditionsReported: pods.conditions_reported,
-    ev.RoomNominated: verdicts.nominated,
-    ev.NominationEnded: verdicts.nomination_ended,
-    ev.GroupNominated: nominations.nominated,
-    ev.GroupNominationEnded: nominations.ended,
+    ev.RoomNominated: nominations.nominated,
+    ev.NominationEnded: nominations.ended,
+    ev.GroupNominated: nominations.group_nominated,
+    ev.GroupNominationEnded: nominations.group_ended,
     ev.RoomReserved: reservations.reserved,
     ev.RoomDeclined: reservations.declined,
     ev.ReservationEnded: reservations.ended,
-    ev.EvictionIntended: verdicts.eviction_intended,
-    ev.PodEvicted: verdicts.eviction_settled,
-    ev.EvictionFailed: verdicts.eviction_settled,
+    ev.EvictionIntended: pods.eviction_intended,
+    ev.PodEvicted: pods.eviction_settled,
+    ev.EvictionFailed: pods.eviction_settled,
     ev.SnapshotTaken: snapshot_taken,
     ev.DisagreementDetected: cohorts.disagreement,
     ev.PolicyChanged: _policy,

@@ -96,10 +96,9 @@ def strict(gang: Gang) -> bool:
     return gang.declaration is None or gang.declaration.mode == "Strict"
 
 
-def running(state: State, gang: Gang) -> tuple[int, int]:
-    """(members that run; of these, those still alive)."""
-    tally = tallies.of(state, gang)
-    return tally.running, tally.live
+def running(state: State, gang: Gang) -> int:
+    """Members that run: bound, permitted to be, or succeeded."""
+    return tallies.of(state, gang).running
 
 
 def total(state: State, gang: Gang) -> int:
@@ -120,7 +119,7 @@ def reached(state: State, key: str) -> bool:
     gang = state.gangs.get(key)
     if gang is None or gang.declaration is None:
         return False
-    return rules_off(gang) or running(state, gang)[0] >= gang.declaration.min_member
+    return rules_off(gang) or running(state, gang) >= gang.declaration.min_member
 
 
 def awaited(state: State, group: Group) -> str:
@@ -173,14 +172,17 @@ def task(state: State, uid: str) -> str:
     return tallies.task_of(state.pods[uid].fact)
 
 
-def below_minimum(state: State, gang: Gang, going: int, of_task: str, more: int = 0) -> bool:
-    """Whether the gang, or the task `of_task`, would be below its minimum although `more` of its pods ran.
+def broken(state: State, gang: Gang, of_task: str) -> bool:
+    """Whether some of the gang are alive, and it is below its own minimum or that of this task."""
+    return tallies.of(state, gang).live > 0 and below_minimum(state, gang, of_task)
 
-    `going`: how many of the gang run now (`running`).
-    """
+
+def below_minimum(state: State, gang: Gang, of_task: str, more: int = 0) -> bool:
+    """Whether the gang, or the task `of_task`, would be below its minimum although `more` of its pods ran."""
     if gang.declaration is None:
         return False
-    return going + more < gang.declaration.min_member or below_task_minimum(state, gang, of_task, more)
+    below = running(state, gang) + more < gang.declaration.min_member
+    return below or below_task_minimum(state, gang, of_task, more)
 
 
 def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) -> bool:
@@ -193,6 +195,6 @@ def below_task_minimum(state: State, gang: Gang, of_task: str, more: int = 0) ->
 
 def has_minimum(state: State, gang: Gang) -> bool:
     """Whether as many of the gang run, and of each of its tasks, as must start together."""
-    if gang.declaration is None or running(state, gang)[0] < gang.declaration.min_member:
+    if gang.declaration is None or running(state, gang) < gang.declaration.min_member:
         return False
     return not any(below_task_minimum(state, gang, of_task) for of_task in task_minimums(gang))

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from events.facts import NodeObserved, SchedulingClassObserved
-from events.objects import Taint
+from events.objects import HostPort, Taint
 from services.state.class_info import ClassInfo, Constraint
 from services.state.masks import EVERY, Masks, Rows
 from services.state.rank import Rank
@@ -89,8 +89,8 @@ class NodeTable:
         """Raised when a node comes, goes, or changes its labels, taints or allocatable."""
         self._changed_at: Ints = np.zeros(0, np.int64)
         """For each row the `version` at which it changed last."""
-        self.ports: dict[int, dict[tuple[str, int, str], int]] = {}
-        """row → (protocol, port, ip) → pods that hold it."""
+        self.ports: dict[int, dict[HostPort, int]] = {}
+        """row → port → pods that hold it."""
         self.holders: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         """The same by port: (protocol, port) → row → ip → pods that hold it."""
         self.classes: dict[str, ClassInfo] = {}
@@ -190,10 +190,10 @@ class NodeTable:
         self.present[row] = False
         self.shape_codes[row] = self.taint_codes[row] = 0  # codes of what is gone mean something else one day
         held = self.ports.pop(row, {})
-        for port in dict.fromkeys((protocol, number) for protocol, number, _ in held):  # perhaps at several addresses
-            del self.holders[port][row]
-            if not self.holders[port]:
-                del self.holders[port]
+        for key in dict.fromkeys((port.protocol, port.port) for port in held):  # perhaps at several addresses
+            del self.holders[key][row]
+            if not self.holders[key]:
+                del self.holders[key]
         self._free_rows.append(row)
         self._rank.went(name)
         if before is not None:
@@ -368,10 +368,9 @@ class NodeTable:
     def _count_ports(self, row: int, info: ClassInfo, sign: int) -> None:
         held = self.ports.setdefault(row, {})
         for port in info.fact.host_ports:
-            key = (port.protocol, port.port, port.host_ip)
-            pods = held[key] = held.get(key, 0) + sign
+            pods = held[port] = held.get(port, 0) + sign
             if not pods:
-                del held[key]
+                del held[port]
             self._count_holders((port.protocol, port.port), row, port.host_ip, pods)
 
     def _count_holders(self, port: tuple[str, int], row: int, address: str, pods: int) -> None:

@@ -1,8 +1,8 @@
 """Room that is nominated: for the replacement of a failed member, and for a gang that lost its proposals to other shards
 several times in a row.
 
-The latter is claimed under a key of its own for each pod, so that the pods stay free to be proposed: the next proposal of
-the group goes there first, and whoever else plans or is judged finds the room taken. The binder ends it.
+It is claimed under a key that is no pod's, so that pods stay free to be proposed: the next proposal goes there first, and
+whoever else plans or is judged finds the room taken. The binder ends it.
 """
 
 from __future__ import annotations
@@ -10,40 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import events as ev
-from services.state import membership, pods
-from services.state.clock import GROUP_NOMINATION, group_key, of_group, set_deadline
-from services.state.records import NOMINATED, Claim, Group, GroupNomination, Nomination
+from services.state import groups, membership, pods
+from services.state.clock import GROUP_NOMINATION, NOMINATION, group_key, of_group, set_deadline
+from services.state.records import NOMINATED, PENDING, Claim, Clock, Deadline, Group, GroupNomination, Nomination
 
 if TYPE_CHECKING:
     from services.state.fold import State
 
 
-def claim_key(uid: str) -> str:
-    """The key of the nominated claim for a pod; no UID has a slash."""
-    return f"{NOMINATED}/{uid}"
+# --------------------------------------------------------------------------------------------------- of a failed member
 
 
 def replacement_key(uid: str) -> str:
     """The key of the claim that keeps a failed member's room for its replacement."""
     return f"replacement/{uid}"
-
-
-def nominate(state: State, nomination: Nomination) -> None:
-    """Room of a failed member is kept for its replacement."""
-    state.nominations[nomination.uid] = nomination
-    state.kept_for.setdefault(nomination.gang, {})[nomination.uid] = None
-
-
-def end(state: State, uid: str) -> bool:
-    """It is kept no longer; whether it was."""
-    nomination = state.nominations.pop(uid, None)
-    if nomination is None:
-        return False
-    of_gang = state.kept_for[nomination.gang]
-    del of_gang[uid]
-    if not of_gang:
-        del state.kept_for[nomination.gang]
-    return True
 
 
 def counted(state: State) -> dict[str, dict[str, None]]:
@@ -71,7 +51,84 @@ def only_task(state: State, nomination: Nomination) -> str:
     return nomination.task if lacks else ""
 
 
-def nominated(state: State, event: ev.GroupNominated) -> None:
+def nominated(state: State, event: ev.RoomNominated) -> None:
+    """The failed member's room is held under a key of its own, so that no stranger takes it: a member that was refused
+    by admission is still there and may be proposed again. On a node that is gone there is none, and only time runs."""
+    lost = state.lost.get(event.pod)
+    if lost is None or event.pod in state.claims or event.pod in state.nominations:
+        pods.answered(state, event.pod)
+        state.ignore(event)
+        return
+    node = event.node if event.node in state.nodes else ""
+    state.nominations[event.pod] = Nomination(event.pod, event.gang, node, lost.scheduling_class, task=lost.task)
+    state.kept_for.setdefault(event.gang, {})[event.pod] = None
+    pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, node, event.gang)
+    pods.answered(state, event.pod)
+    set_deadline(state.clock("binder"), NOMINATION, event.pod, event.waiting_ms)
+    group = state.groups.get(state.gangs[event.gang].group) if event.gang in state.gangs else None
+    if group is not None and state.reservations:
+        groups.wake(state, group)  # no reservation keeps it off this room, as one did when it was refused
+
+
+def ended(state: State, event: ev.NominationEnded) -> None:
+    """A replacement that waits at permit has the room for itself, and may lose it: only the time runs on."""
+    pods.answered(state, event.pod)
+    nomination = state.nominations.get(event.pod)
+    if nomination is None:
+        return
+    if event.reason == "Held":
+        nomination.node = ""
+    else:
+        del state.nominations[event.pod]
+        of_gang = state.kept_for[nomination.gang]
+        del of_gang[event.pod]
+        if not of_gang:
+            del state.kept_for[nomination.gang]
+    pods.end_nomination(state, replacement_key(event.pod))
+
+
+def in_force(state: State, clock: Clock, due: list[Deadline]) -> list[Deadline]:
+    """Of the deadlines that fell due, those that count.
+
+    A pod's room may be nominated several times, and the deadlines of all these nominations have the pod's UID as their
+    key. While the pod waits, because its binding is refused time and again, each of them counts: its room is not kept
+    for longer than the first nomination said. If the pod was bound in between, and is gone or has failed, its last
+    nomination has its whole time: only the deadline that was set last counts.
+    """
+    keys = {one.key for one in due if one.kind == NOMINATION and not _waits(state, one.key)}
+    if not keys:
+        return due
+    last: dict[str, int] = {}
+    for one in (*due, *clock.armed):
+        if one.kind == NOMINATION and one.key in keys:
+            last[one.key] = max(last.get(one.key, 0), one.serial)
+    return [one for one in due if one.kind != NOMINATION or one.serial >= last.get(one.key, 0)]
+
+
+def _waits(state: State, uid: str) -> bool:
+    pod = state.pods.get(uid)
+    return pod is not None and pod.status == PENDING
+
+
+def due(state: State, key: str) -> None:
+    nomination = state.nominations.get(key)
+    if nomination is not None:
+        nomination.due = True
+
+
+def stands(state: State, key: str) -> bool:
+    return key in state.nominations
+
+
+# ---------------------------------------------------------------------------------- of a gang that lost to other shards
+
+
+def claim_key(uid: str) -> str:
+    """The key of the nominated claim for a pod; no UID has a slash."""
+    return f"{NOMINATED}/{uid}"
+
+
+def group_nominated(state: State, event: ev.GroupNominated) -> None:
     """What was nominated for the group before is given back; the time of the first runs on."""
     if event.group not in state.groups:
         state.ignore(event)
@@ -91,7 +148,7 @@ def nominated(state: State, event: ev.GroupNominated) -> None:
                 pods.nominate(state, claim_key(uid), pod.fact.scheduling_class, assignment.node, event.group)
 
 
-def ended(state: State, event: ev.GroupNominationEnded) -> None:
+def group_ended(state: State, event: ev.GroupNominationEnded) -> None:
     """The count of refusals begins anew."""
     nomination = state.group_nominations.pop(event.group, None)
     if nomination is not None:
@@ -101,12 +158,12 @@ def ended(state: State, event: ev.GroupNominationEnded) -> None:
         group.conflicts = 0
 
 
-def due(state: State, key: str) -> None:
-    if stands(state, key):
+def group_due(state: State, key: str) -> None:
+    if group_stands(state, key):
         state.group_nominations[of_group(key)[1]].due = True
 
 
-def stands(state: State, key: str) -> bool:
+def group_stands(state: State, key: str) -> bool:
     """Whether the nomination that a deadline is about is there still."""
     since, group = of_group(key)
     nomination = state.group_nominations.get(group)

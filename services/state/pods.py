@@ -27,6 +27,7 @@ from services.state.records import (
     SUCCEEDED,
     TERMINATING,
     Claim,
+    Eviction,
     Lost,
     Node,
     Pod,
@@ -336,10 +337,9 @@ def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
         return
     task = tallies.task_of(pod.fact)
-    going, live = membership.running(state, gang)
-    if not live or not membership.below_minimum(state, gang, going, task):
+    if not membership.broken(state, gang, task):
         return
-    if gang.satisfied or not membership.below_minimum(state, gang, going, task, more=1):
+    if gang.satisfied or not membership.below_minimum(state, gang, task, more=1):
         answered(state, held.uid)
         classes.keep(state, held.scheduling_class)
         state.lost[held.uid] = Lost(held.uid, gang.key, held.node, held.scheduling_class, task)
@@ -408,3 +408,14 @@ def timeout_marked(state: State, event: ev.TimeoutMarked) -> None:
             if timeouts.written(state, uid, pod, resource_version) and pod.group in state.groups:
                 groups.wake(state, state.groups[pod.group])
             seen(pod, resource_version)
+
+
+def eviction_intended(state: State, event: ev.EvictionIntended) -> None:
+    if event.uid in state.pods:
+        state.evictions[event.uid] = Eviction(
+            event.uid, event.namespace, event.name, event.resource_version, event.reason
+        )
+
+
+def eviction_settled(state: State, event: ev.PodEvicted | ev.EvictionFailed) -> None:
+    state.evictions.pop(event.uid, None)

@@ -114,7 +114,7 @@ class Group(msgspec.Struct, gc=False):
     phase: str = IDLE
     attempts: int = 0
     failed_ns: int = 0
-    """When it was last refused for room, by its shard's log time; 0: not since its last permit."""
+    """When its last failure began to back off, by its shard's log time; 0: none did since its last permit."""
     cohort: int = 0
     changed: int = 0
     """The sequence of the last fact about its members or declaration that could change a verdict."""
@@ -159,7 +159,7 @@ class Cohort(msgspec.Struct, gc=False):
 
 
 class Nomination(msgspec.Struct, gc=False):
-    """Room kept for the replacement of a failed member; its claim is held under the failed pod's UID."""
+    """Room kept for the replacement of a failed member; claimed under `nominations.replacement_key` of its UID."""
 
     uid: str
     gang: str

@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from services.state import classes, fits, groups, queueing
+from services.state.class_info import ClassInfo
 from services.state.clock import RESERVATION, group_key, of_group, set_deadline
+from services.state.nodes import NodeTable
 from services.state.records import NOMINATED, TERMINATING, Claim, Group, Reservation, RoomRequest
 
 if TYPE_CHECKING:
     from services.state.fold import State
 
 
+Reserved = Reservation | RoomRequest | ev.RoomRequested
+"""Room that is reserved, or asked for."""
 KEEPS = "node(s) keep room for gang "
 """The reason for turning down a node whose room is reserved; the key of the gang that it is for follows."""
 
@@ -139,8 +143,16 @@ def _has_nominated(state: State, group: Group) -> bool:
     return group.key in state.group_nominations or any(key in state.kept_for for key in group.gangs)
 
 
-def rooms(reservation: Reservation | RoomRequest | ev.RoomRequested) -> Iterator[tuple[str, str, int]]:
+def rooms(reservation: Reserved) -> Iterator[tuple[str, str, int]]:
     """(scheduling class, node, pods) of what is reserved, or asked for."""
     for of_class in reservation.room:
         for node, pods in of_class.nodes.items():
             yield of_class.scheduling_class, node, pods
+
+
+def rows(table: NodeTable, reservations: Iterable[Reserved]) -> Iterator[tuple[ClassInfo, int, int]]:
+    """(class, row, pods) of all that is reserved, or asked for, on the nodes that are there."""
+    for reservation in reservations:
+        for digest, node, pods in rooms(reservation):
+            if node in table.rows:
+                yield table.classes[digest], table.rows[node], pods

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def taken(state: State, event: ev.PlannerTaken) -> None:
-    versions.taken(state, event.holder)
+    versions.taken(state, event)
     state.shards[shard_of(state.writer)] = state.sequence
 
 

@@ -173,7 +173,4 @@ def _derive(state: State, found: dict[str, Any]) -> Generator[None, None, None]:
 LATER = {"rules_version": FIRST_VERSION, "state_version": FIRST_VERSION}
 FORM = Form(Snapshot, State, _derive, _shared, folds=FOLDS, later=LATER)
 """A cluster's."""
-RECORDED = FORM.recorded
-lines, restore = FORM.lines, FORM.restore
 encode, decode, digest = FORM.encode, FORM.decode, FORM.digest
-pack, unpack = FORM.pack, FORM.unpack

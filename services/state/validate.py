@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 
 from events import dialects
+from events.objects import HostPort
 from services.state import nominations, reasons, tallies
 from services.state.class_info import ClassInfo
 from services.state.classes import counted
@@ -105,8 +106,8 @@ def _table_counts_the_claims(state: State) -> None:
     )
     by_port: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
     for row, held_there in table.ports.items():
-        for (protocol, port, address), pods in held_there.items():
-            by_port.setdefault((protocol, port), {}).setdefault(row, {})[address] = pods
+        for port, pods in held_there.items():
+            by_port.setdefault((port.protocol, port.port), {}).setdefault(row, {})[port.host_ip] = pods
     require(by_port == table.holders, "the table has other holders of a port than hold it")
     listed = sum(len(node.claims) for node in state.nodes.values())
     require(listed == len(state.claims), "a node lists a claim that does not exist (7.13)")
@@ -122,9 +123,9 @@ def _adds_up(table: NodeTable, claims: list[tuple[int, int]], room: Ints) -> boo
     return bool((taken == room).all())
 
 
-def _ports(state: State) -> dict[int, dict[tuple[str, int, str], int]]:
+def _ports(state: State) -> dict[int, dict[HostPort, int]]:
     """The host ports that the claims hold, by row."""
-    ports: dict[int, dict[tuple[str, int, str], int]] = {}
+    ports: dict[int, dict[HostPort, int]] = {}
     opening = {digest: found.fact.host_ports for digest, found in state.classes.items() if found.fact.host_ports}
     if not opening:
         return ports
@@ -133,19 +134,18 @@ def _ports(state: State) -> dict[int, dict[tuple[str, int, str], int]]:
         if row is not None and claim.stage != PROPOSED:
             for port in opening.get(claim.scheduling_class, ()):
                 held = ports.setdefault(row, {})
-                key = (port.protocol, port.port, port.host_ip)
-                held[key] = held.get(key, 0) + 1
+                held[port] = held.get(port, 0) + 1
     return ports
 
 
 def _claims_have_their_pods(state: State) -> None:
-    permitted = []
+    permitted, replacements = [], {replacement_key(uid) for uid in state.nominations}
     for uid, there in state.pods.items():
         if uid not in state.claims and there.node and there.status in (BOUND, TERMINATING):
             raise Violated(f"pod {uid} is on {there.node} and holds no room there (7.2)")
     for uid, claim in state.claims.items():
         if claim.stage == NOMINATED:
-            bounded = uid.removeprefix("replacement/") in state.nominations or claim.group in state.group_nominations
+            bounded = uid in replacements or claim.group in state.group_nominations
             require(bounded, f"nominated room {uid} has no bound (7.13)")
             continue
         pod = state.pods.get(uid)
@@ -266,7 +266,7 @@ def _what_is_kept_has_its_time(state: State) -> None:
 
 
 def _who_is_refused_is_tried_again(state: State) -> None:
-    """Every cohort but those that were set aside: its shard's clock wakes it one day."""
+    """Its shard's clock wakes every cohort one day, unless nothing but a fact about it is to end its reason."""
     waiting = {shard: _waiting(state, f"planner.{shard}") for shard in {one.shard for one in state.cohorts.values()}}
     for place, cohort in state.cohorts.items():
         deadlines = waiting[cohort.shard]

@@ -1,4 +1,4 @@
-"""Proposals, the binder's verdicts on them, and room that is nominated for the replacement of failed members."""
+"""Proposals, and the binder's verdicts on them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from typing import TYPE_CHECKING
 
 import events as ev
 from events.objects import Place
-from services.state import cohorts, groups, membership, nominations, pods, reasons, tallies, timeouts
-from services.state.clock import NOMINATION, PERMIT, group_key, of_group, runs, set_deadline
-from services.state.nominations import replacement_key
+from services.state import cohorts, groups, membership, pods, reasons, tallies, timeouts
+from services.state.clock import PERMIT, group_key, of_group, runs, set_deadline
 from services.state.records import (
     AWAITING,
     HELD,
     INDEX_BITS,
     PARKED,
-    PENDING,
     PERMITTED,
     PROPOSED,
     Claim,
-    Clock,
-    Deadline,
-    Eviction,
     Group,
-    Nomination,
     Proposal,
 )
 
@@ -221,82 +215,3 @@ def hold_stands(state: State, key: str) -> bool:
     proposal, of = of_group(key)
     group = state.groups.get(of)
     return group is not None and bool(group.held) and proposal >= group.held_since
-
-
-# ---------------------------------------------------------------------------------------------- replacement of members
-
-
-def nominated(state: State, event: ev.RoomNominated) -> None:
-    """The failed member's room is held under a key of its own, so that no stranger takes it: a member that was refused
-    by admission is still there and may be proposed again. On a node that is gone there is none, and only time runs."""
-    lost = state.lost.get(event.pod)
-    if lost is None or event.pod in state.claims or event.pod in state.nominations:
-        pods.answered(state, event.pod)
-        state.ignore(event)
-        return
-    node = event.node if event.node in state.nodes else ""
-    kept = Nomination(event.pod, event.gang, node, lost.scheduling_class, task=lost.task)
-    nominations.nominate(state, kept)
-    pods.nominate(state, replacement_key(event.pod), lost.scheduling_class, node, event.gang)
-    pods.answered(state, event.pod)
-    set_deadline(state.clock("binder"), NOMINATION, event.pod, event.waiting_ms)
-    group = state.groups.get(state.gangs[event.gang].group) if event.gang in state.gangs else None
-    if group is not None and state.reservations:
-        groups.wake(state, group)  # no reservation keeps it off this room, as one did when it was refused
-
-
-def nomination_ended(state: State, event: ev.NominationEnded) -> None:
-    """A replacement that waits at permit has the room for itself, and may lose it: only the time runs on."""
-    pods.answered(state, event.pod)
-    nomination = state.nominations.get(event.pod)
-    if nomination is None:
-        return
-    if event.reason == "Held":
-        nomination.node = ""
-    else:
-        nominations.end(state, event.pod)
-    pods.end_nomination(state, replacement_key(event.pod))
-
-
-def in_force(state: State, clock: Clock, due: list[Deadline]) -> list[Deadline]:
-    """Of the deadlines that fell due, those that count.
-
-    A pod's room may be nominated several times, and the deadlines of all these nominations have the pod's UID as their
-    key. While the pod waits, because its binding is refused time and again, each of them counts: its room is not kept
-    for longer than the first nomination said. If the pod was bound in between, and is gone or has failed, its last
-    nomination has its whole time: only the deadline that was set last counts.
-    """
-    keys = {one.key for one in due if one.kind == NOMINATION and not _waits(state, one.key)}
-    if not keys:
-        return due
-    last: dict[str, int] = {}
-    for one in (*due, *clock.armed):
-        if one.kind == NOMINATION and one.key in keys:
-            last[one.key] = max(last.get(one.key, 0), one.serial)
-    return [one for one in due if one.kind != NOMINATION or one.serial >= last.get(one.key, 0)]
-
-
-def _waits(state: State, uid: str) -> bool:
-    pod = state.pods.get(uid)
-    return pod is not None and pod.status == PENDING
-
-
-def nomination_due(state: State, key: str) -> None:
-    nomination = state.nominations.get(key)
-    if nomination is not None:
-        nomination.due = True
-
-
-def nomination_stands(state: State, key: str) -> bool:
-    return key in state.nominations
-
-
-def eviction_intended(state: State, event: ev.EvictionIntended) -> None:
-    if event.uid in state.pods:
-        state.evictions[event.uid] = Eviction(
-            event.uid, event.namespace, event.name, event.resource_version, event.reason
-        )
-
-
-def eviction_settled(state: State, event: ev.PodEvicted | ev.EvictionFailed) -> None:
-    state.evictions.pop(event.uid, None)

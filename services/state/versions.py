@@ -20,9 +20,9 @@ UNSAID = ev.VersionsAnnounced(rules=(1,), state=(1,))
 """What a process supports that announced nothing: its code is older than the announcement, and has version 1 alone."""
 
 
-def taken(state: State, holder: str) -> None:
+def taken(state: State, event: ev.IngestTaken | ev.PlannerTaken | ev.BinderTaken) -> None:
     """A process became the writer of the commit's subject."""
-    state.holders[state.writer] = holder
+    state.holders[state.writer] = event.holder
     state.supports.pop(state.writer, None)
 
 

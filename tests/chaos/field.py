@@ -22,12 +22,12 @@ from events.homes import open_log
 from events.log import EventLog, LogError
 from events.permissions import configuration, users
 from events.server import ServerError
-from events.server_cluster import ServerCluster, TlsFiles
 from tests.chaos import audit, feeding, isolation
 from tests.chaos.network import Network
 from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, Variant
 from tests.chaos.supervisor import Slot
 from tests.e2e.cluster import NAMESPACE, install, until
+from tests.server_cluster import ServerCluster, TlsFiles
 
 CLUSTER = "chaos"
 FINISHING = Path(__file__).with_name("finishing.yaml")

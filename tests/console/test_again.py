@@ -48,7 +48,7 @@ async def test_the_time_that_is_left_is_the_logs() -> None:
     assert 0 < left <= 1
     world.pass_s(1.1)
     assert "Tried again" not in why(world)
-    assert cohorts.candidates(world.state, "a"), "it is tried now"
+    assert cohorts.waiting(world.state), "it is tried now"
     world.settle()
     assert world.where("train-0") != [""]
     assert (await verify(world.log)).verified

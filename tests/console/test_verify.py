@@ -349,5 +349,5 @@ def test_facts_that_nobody_decides_on_are_folded_in_slices(monkeypatch: pytest.M
     verifier.expect(commits)
     places = [verifier.state.sequence for _ in verifier.check(commits)]
     assert set(range(len(commits))) <= set(places)
-    assert sum(1 for _ in snapshot.FORM.digest_in_slices(world.state)) == len(list(snapshot.lines(world.state)))
+    assert sum(1 for _ in snapshot.FORM.digest_in_slices(world.state)) == len(list(snapshot.FORM.lines(world.state)))
     assert at_once(snapshot.FORM.digest_in_slices(world.state)) == snapshot.digest(verifier.state)

@@ -17,8 +17,8 @@ from events.connection import Connection
 from events.homes import open_log
 from events.patience import patiently
 from events.server import EmbeddedServer
-from events.server_cluster import ServerCluster, TlsFiles
 from events.tls import HANG_UPS, InTheClear, Trust, Untrusted
+from tests.server_cluster import ServerCluster, TlsFiles
 from tests.waiting import until
 
 HOST = "127.0.0.1"

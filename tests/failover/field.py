@@ -24,11 +24,11 @@ from events.jetstream import JetStreamLog
 from events.log import LogError
 from events.permissions import configuration, users
 from events.server import EmbeddedServer
-from events.server_cluster import ServerCluster, TlsFiles
 from services.console.launch import STEPPED_DOWN
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION
 from services.state.fold import State
+from tests.server_cluster import ServerCluster, TlsFiles
 
 CLUSTER = "failover"
 REPLICAS = 3

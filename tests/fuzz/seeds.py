@@ -94,7 +94,7 @@ def snapshots() -> list[bytes]:
 
 
 def packs() -> list[bytes]:
-    return [snapshot.pack(State())[0]]
+    return [snapshot.FORM.pack(State())[0]]
 
 
 def texts() -> list[bytes]:

@@ -372,7 +372,7 @@ def packed(data: bytes) -> None:
     """A snapshot is what has this digest, or Damaged."""
     for digest in ("", snapshot.digest(State())):
         try:
-            found = at_once(snapshot.unpack(data, digest))
+            found = at_once(snapshot.FORM.unpack(data, digest))
         except Damaged as error:
             assert str(error)
         else:

@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import combinations
 
 import events as ev
+from events.objects import HostPort
 from services.state.fold import State
 from services.state.records import NOMINATED, PENDING, PROPOSED, TERMINATING, Claim, Reservation
 from tests.state import naive
@@ -30,7 +31,7 @@ def exceeds(state: State, node: str, uids: list[str]) -> str:
 
 def misfit(state: State, node: str, uids: list[str]) -> str:
     """Pods that wait and are not gated, on a node that takes such pods, and whose ports are free there."""
-    table, taken = state.table, Counter[tuple[str, int, str]]()
+    table, taken = state.table, Counter[HostPort]()
     for uid in uids:
         pod = state.pods[uid]
         if pod.status != PENDING or pod.fact.gated:
@@ -38,7 +39,7 @@ def misfit(state: State, node: str, uids: list[str]) -> str:
         asked = table.classes[pod.fact.scheduling_class].fact
         if asked.unsupported or not _takes(state, node, asked):
             return f"{uid} on {node}, which does not take such pods"
-        taken.update((port.protocol, port.port, port.host_ip) for port in asked.host_ports)
+        taken.update(asked.host_ports)
     held = table.ports.get(table.rows[node], {})
     twice = [port for port in taken if held.get(port, 0) > 1]
     return f"pods that open {twice} on {node} a second time" if twice else ""

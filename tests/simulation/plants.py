@@ -235,7 +235,7 @@ PLANTS: dict[str, Plant] = (
         ),
         "deadline on the wrong clock": Plant(
             "nominated room waits for a clock that nobody moves",
-            "services.state.verdicts",
+            "services.state.nominations",
             (('set_deadline(state.clock("binder"), NOMINATION', 'set_deadline(state.clock("ingest"), NOMINATION'),),
         ),
         "time of day for log time": Plant(

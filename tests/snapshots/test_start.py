@@ -101,7 +101,7 @@ async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
         await put_snapshot(log, folded(commits, end // 3), sequence=end - 3)
         why = f"it is of {end // 3}"
     else:
-        data, digest = snapshot.pack(late)
+        data, digest = snapshot.FORM.pack(late)
         torn = Kept(sequence=end - 3, digest=digest, state=FIRST_VERSION, bytes=len(data) // 2)
         await log.snapshots.put(torn, data[: len(data) // 2])
         why = "not gzip"

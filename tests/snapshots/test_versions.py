@@ -44,7 +44,7 @@ def says(found: Any, wanted: Any) -> bool:
 
 def test_an_old_snapshot_says_what_it_said() -> None:
     state = snapshot.decode(STORED.read_bytes())
-    again = _read(list(snapshot.lines(state)))
+    again = _read(list(snapshot.FORM.lines(state)))
     for name, wanted in stored().items():
         assert says(again[name], wanted), name
     assert (state.rules_version, state.state_version) == (1, 1)
@@ -52,7 +52,7 @@ def test_an_old_snapshot_says_what_it_said() -> None:
 
 def test_the_stored_one_has_something_of_everything_that_was_recorded_then() -> None:
     assert all(stored().values())
-    came_later = set(snapshot.RECORDED) - set(stored())
+    came_later = set(snapshot.FORM.recorded) - set(stored())
     assert came_later == {"rules_version", "state_version", "supports", "lacked_room"}
 
 

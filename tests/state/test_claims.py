@@ -150,7 +150,7 @@ def test_each_fate_ends_where_the_cluster_ended(fate: str) -> None:
 
 def unplaced(state: State) -> list[bytes]:
     """Everything that a snapshot holds, but for the log's length and the counters."""
-    return [line for line in snapshot.lines(state) if not line.startswith((b"sequence ", b"ignored "))]
+    return [line for line in snapshot.FORM.lines(state) if not line.startswith((b"sequence ", b"ignored "))]
 
 
 @pytest.mark.parametrize(

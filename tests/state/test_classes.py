@@ -392,7 +392,7 @@ def test_a_year_of_jobs_of_their_own_kind_leaves_nothing() -> None:
     world.settle()
     empty = {
         name: len(getattr(world.state, name))
-        for name in snapshot.RECORDED
+        for name in snapshot.FORM.recorded
         if name not in ("owners", "clocks", "resources") and isinstance(getattr(world.state, name), (dict, list))
     }
     for number in range(1, LABELS_KEPT + 20):

@@ -7,7 +7,6 @@ import pytest
 
 import events as ev
 from events.policy import DEFAULT_POLICY
-from services.state import cohorts
 from services.state.records import AWAITING, IDLE, PARKED, READY
 from tests.state.parked import full, phase, refused
 from tests.world import SECOND_NS, World, of_type
@@ -184,8 +183,9 @@ def test_a_fact_between_basis_and_a_refusal_for_room_counts_when_its_backoff_is_
 
 def test_a_shard_tries_its_own_groups_alone() -> None:
     world = World(shards=("a", "b"))
-    groups = {f"pod/default/{world.pod(f'p{number}')}" for number in range(8)}
-    of_a, of_b = ({group.key for group in cohorts.candidates(world.state, shard)} for shard in ("a", "b"))
+    world.node("n0")
+    groups = {f"pod/default/{world.pod(f'p{number}', cpu=0.1)}" for number in range(8)}
+    of_a, of_b = ({placed.group for placed in of_type(world.plan(shard), ev.GangPlaced)} for shard in ("a", "b"))
     assert of_a
     assert of_b
     assert (of_a | of_b, of_a & of_b) == (groups, set())

@@ -74,7 +74,7 @@ def test_a_node_may_go_while_one_port_is_held_at_several_addresses(
     assert [list(rows) for rows in table.holders.values()] == ([[table.rows["n1"]]] if elsewhere else [])
     world.deleted("second")
     world.facts(fact("n0", uid="another", cpu_milli=8_000, pods=10))
-    assert table.ports[table.rows["n0"]] == {(p.protocol, p.port, p.host_ip): ports.count(p) for p in ports}
+    assert table.ports[table.rows["n0"]] == {port: ports.count(port) for port in ports}
     world.deleted("first")
     world.facts(ev.NodeDeleted(name="n1", uid="uid-n1"))
     assert not table.holders

@@ -45,7 +45,7 @@ def busy() -> World:
 def test_every_record_is_in_the_snapshot() -> None:
     derived = {"table", "kept_classes", "named", "tallies", "kept_for", "highest"}
     derived |= {"index", "writer", "basis", "commit_epoch", "regrouped", "moved"}
-    assert {one.name for one in fields(State)} - derived | {"resources"} == set(snapshot.RECORDED)
+    assert {one.name for one in fields(State)} - derived | {"resources"} == set(snapshot.FORM.recorded)
 
 
 def test_the_log_has_something_of_everything() -> None:
@@ -107,7 +107,7 @@ def test_each_table_of_the_state_outlives_a_start_from_a_snapshot() -> None:
     """An open eviction, a mark that is to be written, a request without an answer …"""
     state = with_all_tables().state
     again = snapshot.decode(snapshot.encode(state))
-    for name in snapshot.RECORDED:
+    for name in snapshot.FORM.recorded:
         found = getattr(state, name)
         assert found or not isinstance(found, dict), name
         assert getattr(again, name) == found, name
@@ -170,29 +170,29 @@ def test_a_damaged_snapshot_names_what_does_not_fit(was: bytes, becomes: bytes, 
 
 
 def unpacked(packed: bytes, digest: str) -> State:
-    return at_once(snapshot.unpack(packed, digest))
+    return at_once(snapshot.FORM.unpack(packed, digest))
 
 
 def test_what_is_derived_is_built_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shard holds its lease while it restores a snapshot."""
     state = busy().state
     whole = snapshot.encode(state)
-    few = sum(1 for _ in snapshot.restore(whole.splitlines()))
+    few = sum(1 for _ in snapshot.FORM.restore(whole.splitlines()))
     monkeypatch.setattr(snapshot, "SLICE_RECORDS", 1)
-    more = sum(1 for _ in snapshot.restore(whole.splitlines()))
+    more = sum(1 for _ in snapshot.FORM.restore(whole.splitlines()))
     assert more - few == len(state.nodes) + len(state.claims) > 5
     monkeypatch.setattr(tallies, "SLICE_MEMBERS", 1)
-    counting = sum(1 for _ in snapshot.restore(whole.splitlines()))
+    counting = sum(1 for _ in snapshot.FORM.restore(whole.splitlines()))
     assert counting - more == sum(len(gang.members) for gang in state.gangs.values()) > 5
     assert snapshot.encode(snapshot.decode(whole)) == whole
 
 
 def test_what_is_packed_comes_back_and_equal_states_are_equal_bytes() -> None:
     state = busy().state
-    packed, digest = snapshot.pack(state)
+    packed, digest = snapshot.FORM.pack(state)
     assert digest == snapshot.digest(state)
     again = unpacked(packed, digest)
-    assert snapshot.pack(again) == (packed, digest)
+    assert snapshot.FORM.pack(again) == (packed, digest)
     assert len(packed) < len(snapshot.encode(state)) / 3
 
 
@@ -200,16 +200,16 @@ def test_a_large_table_comes_in_portions_and_in_slices() -> None:
     state = State()
     many = PORTION * 2 + 1
     state.holders.update((f"planner.{i}", "somebody") for i in range(many))
-    assert sum(line.startswith(b"holders ") for line in snapshot.lines(state)) == 3
-    packed, digest = snapshot.pack(state)
+    assert sum(line.startswith(b"holders ") for line in snapshot.FORM.lines(state)) == 3
+    packed, digest = snapshot.FORM.pack(state)
     assert unpacked(packed, digest).holders == state.holders
-    assert sum(1 for _ in snapshot.unpack(packed, digest)) >= 3
+    assert sum(1 for _ in snapshot.FORM.unpack(packed, digest)) >= 3
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_that_were_torn_or_turned_are_damaged(seed: int) -> None:
     source = random.Random(seed)
-    packed, digest = snapshot.pack(busy().state)
+    packed, digest = snapshot.FORM.pack(busy().state)
     torn = packed[: source.randrange(len(packed))]
     place = source.randrange(10, len(packed))  # behind gzip's head, of which some bits mean nothing
     turned = packed[:place] + bytes([packed[place] ^ 1 << source.randrange(8)]) + packed[place + 1 :]
@@ -219,7 +219,7 @@ def test_bytes_that_were_torn_or_turned_are_damaged(seed: int) -> None:
 
 
 def test_another_state_under_this_digest_is_damaged() -> None:
-    packed, _ = snapshot.pack(busy().state)
+    packed, _ = snapshot.FORM.pack(busy().state)
     with pytest.raises(Damaged, match="its digest is"):
         unpacked(packed, snapshot.digest(State()))
 
@@ -229,7 +229,7 @@ def test_another_state_under_this_digest_is_damaged() -> None:
 
 def records(state: State) -> dict[bytes, bytes]:
     """Attribute → its one line."""
-    return {line.partition(b" ")[0]: line for line in snapshot.lines(state)}
+    return {line.partition(b" ")[0]: line for line in snapshot.FORM.lines(state)}
 
 
 def stored(world: World, subject: str, header: bytes, payload: bytes) -> Stored:

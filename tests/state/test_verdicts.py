@@ -114,7 +114,7 @@ def test_a_pod_that_is_on_its_way_out_before_its_permit_counts_as_leaving() -> N
     world.terminating("train-0")
     world.append("binder", said, cause="decide")
     gang = world.state.gangs[GANG]
-    assert (membership.running(world.state, gang), membership.total(world.state, gang)) == ((2, 2), 2)
+    assert (membership.running(world.state, gang), membership.total(world.state, gang)) == (2, 2)
 
 
 def test_room_is_nominated_for_those_that_are_left() -> None:

@@ -156,7 +156,7 @@ def test_a_switch_that_holds_for_nobody_stops_nobody() -> None:
 
 def test_a_state_of_before_has_the_digest_that_it_had_before_there_were_versions() -> None:
     world = World()
-    assert not [line for line in snapshot.lines(world.state) if b"version" in line or line.startswith(b"supports")]
+    assert not [line for line in snapshot.FORM.lines(world.state) if b"version" in line or line.startswith(b"supports")]
 
 
 def test_a_snapshot_knows_what_is_in_force() -> None:

@@ -20,9 +20,7 @@ from services.state.records import Gang, Group
 
 def quorum(state: State, gang: Gang, assumed: int) -> bool:
     """Whether Running and the assumed ones, WaitingPods and those that are proposed, reach the gang's minimum."""
-    return gang.declaration is not None and (
-        membership.running(state, gang)[0] + assumed >= gang.declaration.min_member
-    )
+    return gang.declaration is not None and membership.running(state, gang) + assumed >= gang.declaration.min_member
 
 
 def waiting_ms(state: State, group: Group) -> int:

@@ -29,14 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from events import DeadlockFound, GangReleased
+from events.objects import HostPort
 from services.state import cohorts, commits, fits, membership, queueing, reasons, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
 from services.state.records import PARKED, Group
-
-Port = tuple[str, int, str]
-"""Protocol, port, address."""
 
 
 class Left(NamedTuple):
@@ -44,7 +42,7 @@ class Left(NamedTuple):
 
     free: Ints
     """rows × resources."""
-    shut: defaultdict[int, Counter[Port]]
+    shut: defaultdict[int, Counter[HostPort]]
     """row → ports that these holders have open there."""
     opened: defaultdict[int, list[ClassInfo]]
     """row → classes with ports that are kept for others there, or have found their place."""
@@ -111,20 +109,17 @@ def _count_held(state: State, groups: Sequence[Group], left: Left, sign: int) ->
             info = table.classes[claim.scheduling_class]
             left.free[row] += sign * table.requests[info.number]
             for port in info.fact.host_ports:
-                left.shut[row][port.protocol, port.port, port.host_ip] += sign
+                left.shut[row][port] += sign
 
 
 def _fits(state: State, group: Group, left: Left) -> Generator[None, None, bool]:
     """Whether what each gang of the group lacks has a place in what is `left`, which is used up, beside what is
     reserved."""
     table = state.table
-    for one in reservations.against(state, group):
-        for digest, node, pods in reservations.rooms(one):
-            if node in table.rows:
-                row, info = table.rows[node], table.classes[digest]
-                left.free[row] -= pods * table.requests[info.number]
-                if info.ports:
-                    left.opened[row].append(info)
+    for info, row, pods in reservations.rows(table, reservations.against(state, group)):
+        left.free[row] -= pods * table.requests[info.number]
+        if info.ports:
+            left.opened[row].append(info)
     yield from table.rank_in_slices()
     rows = np.argsort(table.rank(), kind="stable")
     for key in group.gangs:
@@ -144,8 +139,7 @@ def _fill(table: NodeTable, info: ClassInfo, pods: int, left: Left, rows: npt.ND
     """Take the room of up to so many pods, node after node in this order; of how many."""
     if pods <= 0:
         return 0
-    most = 1 if info.ports else pods
-    deep = np.where(fits.feasible(table, info), np.minimum(fits.capacity(left.free, info), most), 0)
+    deep = fits.places(table, left.free, info, pods)
     deep[_where_ports_are_taken(table, info, left)] = 0
     deep = deep[rows]
     counts = np.clip(pods - (np.cumsum(deep) - deep), 0, deep)

@@ -13,6 +13,7 @@ to that within a cycle, and for what stands in the log; two shards that ask at t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache, partial
 
 import events as ev
 from events.policy import Policy
@@ -74,14 +75,12 @@ def no_place(
 ) -> str:
     """Why what is asked for cannot be kept beside what is kept already, if so. `nodes`: these of it alone."""
     table = state.table
-    left = _Left(state)
+    left = cache(partial(_could_be_free, state))  # of each node, counted when it is first asked for; then taken from
     opened: dict[str, list[ClassInfo]] = {}
-    for one in stronger:
-        for digest, node, pods in reservations.rooms(one):
-            if node in table.rows:
-                info = table.classes[digest]
-                fits.take(left[node], info, pods)
-                opened.setdefault(node, []).append(info)
+    for info, at, pods in reservations.rows(table, stronger):
+        node = table.names[at]
+        fits.take(left(node), info, pods)
+        opened.setdefault(node, []).append(info)
     for digest, node, pods in reservations.rooms(request):
         if nodes is not None and node not in nodes:
             continue
@@ -91,21 +90,9 @@ def no_place(
         beside = (*opened.get(node, ()), *_open_for_ever(state, node)) if info.ports else ()
         if any(fits.classes_collide(info, other) for other in beside):
             return "Overlap"
-        if not fits.take(left[node], info, pods):
+        if not fits.take(left(node), info, pods):
             return "Overlap"
     return ""
-
-
-class _Left(dict[str, list[int]]):
-    """Node → what is left there of `_could_be_free`, which is counted when the node is first asked for."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__()
-        self._state = state
-
-    def __missing__(self, node: str) -> list[int]:
-        self[node] = _could_be_free(self._state, node)
-        return self[node]
 
 
 def _open_for_ever(state: State, node: str) -> Iterator[ClassInfo]:

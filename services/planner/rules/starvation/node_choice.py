@@ -30,7 +30,7 @@ from services.state import fits, queueing, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
-from services.state.records import Group, Reservation, RoomRequest
+from services.state.records import Group
 
 LEVEL_BITS = 10
 """A whole node is 2^10 levels."""
@@ -70,8 +70,8 @@ def prospect(
     for row, info in there.opened(group, with_ports) if with_ports else ():
         opened.setdefault(row, []).append(info)
     taken = yield from there.sums(group, priority)
-    kept = 0 if room.kept is None else room.kept
-    placed = table.allocatable - table.held - table.proposed - kept - room.free
+    reserved = 0 if room.reserved is None else room.reserved
+    placed = table.allocatable - table.held - table.proposed - reserved - room.free
     now = cast(Ints, room.free + taken.leaving - _promised(table, before))
     soon = cast(Ints, now + placed + taken.lower)
     return Prospect(now, soon, cast(Ints, soon + taken.higher), opened)
@@ -80,33 +80,24 @@ def prospect(
 def could_hold(table: NodeTable, parts: Sequence[Part], needs: Sequence[Need]) -> bool:
     """Whether the nodes, were they empty, have as many places as each need lacks, each class by itself: without so many
     there is nothing to look for."""
-    places = [_places(table, info, pods) for info, pods in parts]
+    places = [min(pods, int(fits.places(table, table.allocatable, info, pods).sum())) for info, pods in parts]
     return all(sum(places[index] for index in of_need) >= pods for of_need, pods in needs)
 
 
-def _places(table: NodeTable, info: ClassInfo, pods: int) -> int:
-    most = 1 if info.ports else pods
-    deep = np.where(fits.feasible(table, info), np.minimum(fits.capacity(table.allocatable, info), most), 0)
-    return min(pods, int(deep.sum()))
-
-
-def _promised(table: NodeTable, asked: Iterable[RoomRequest | RoomRequested]) -> Ints:
+def _promised(table: NodeTable, asked: Iterable[reservations.Reserved]) -> Ints:
     """What these requests are for: rows × resources."""
     taken = np.zeros_like(table.allocatable)
-    for one in asked:
-        for digest, node, pods in reservations.rooms(one):
-            if node in table.rows:
-                taken[table.rows[node]] += pods * table.requests[table.classes[digest].number]
+    for info, row, pods in reservations.rows(table, asked):
+        taken[row] += pods * table.requests[info.number]
     return taken
 
 
-def _opened(table: NodeTable, kept: Iterable[Reservation | RoomRequest | RoomRequested]) -> dict[int, list[ClassInfo]]:
+def _opened(table: NodeTable, reserved: Iterable[reservations.Reserved]) -> dict[int, list[ClassInfo]]:
     """row → classes that get a host port there."""
     opened: dict[int, list[ClassInfo]] = {}
-    for one in kept:
-        for digest, node, _ in reservations.rooms(one):
-            if table.classes[digest].fact.host_ports and node in table.rows:
-                opened.setdefault(table.rows[node], []).append(table.classes[digest])
+    for info, row, _ in reservations.rows(table, reserved):
+        if info.ports:
+            opened.setdefault(row, []).append(info)
     return opened
 
 
@@ -178,8 +169,7 @@ def _where_ports_are(info: ClassInfo, limit: Ints, opened: dict[int, list[ClassI
 
 def nearest(table: NodeTable, info: ClassInfo, limit: Ints, now: Ints, pods: int, seed: int) -> Placed:
     """The places of the lowest levels for up to `pods` pods of the class, within `limit`."""
-    most = 1 if info.fact.host_ports else pods
-    deep: Ints = np.where(fits.feasible(table, info), np.minimum(fits.capacity(limit, info), most), 0)
+    deep = fits.places(table, limit, info, pods)
     pods = min(pods, int(deep.sum()))
     if not pods:
         return []
