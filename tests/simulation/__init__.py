@@ -4,5 +4,6 @@
 (`faults`), all of it chosen by a `plan`. `loop` is the event loop in virtual time; `broker`, `kube` and `network` stand
 in for NATS, the API server and what lies between; `supervisor` starts and kills the services. `witness` checks what must
 always hold as it happens, `rest` what must hold when nothing moves any more. `runner` plays many seeds, `shorten` makes a
-failing one shorter, and `plants` are bugs that must be found.
+failing one shorter, and `plants` are bugs that must be found. Where seeds draw faults, `sweep` strikes each place of
+`small` histories with each of them, one after the other.
 """

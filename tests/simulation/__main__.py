@@ -4,8 +4,9 @@ python -m tests.simulation faults --seeds 1000 [--from K]       run seeds; witho
 python -m tests.simulation faults --minutes 8                   as many as are begun within so long, of those asked for
 python -m tests.simulation faults --workload dlrm               over the services of a real cluster, from 0, uncounted
 python -m tests.simulation faults --workload federated          a federator over two such clusters, from 0, uncounted
+python -m tests.simulation sweep [NAME …] [--pairs]              each fault at each place of small histories, and each two
 python -m tests.simulation replay SEED [--steps … --faults …]   one history, or some of it
-python -m tests.simulation plants [NAME …]                      plant bugs, and see how many seeds find each
+python -m tests.simulation plants [NAME …] [--workload SWEEP]   plant bugs, and see how many seeds find each
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from tests.simulation import planting, plants
 if "--plant" in sys.argv:  # before anything of the services is imported
     planting.install(plants.PLANTS[sys.argv[sys.argv.index("--plant") + 1]])
 
-from tests.simulation import counter, shorten
-from tests.simulation.history import history
-from tests.simulation.plan import WORKLOADS, Plan, plan
+from tests.simulation import counter, shorten, sweep
+from tests.simulation.history import WORKLOADS, history, plan
+from tests.simulation.plan import Plan
 from tests.simulation.planting import MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
+from tests.simulation.small import PREFIX, SCRIPTS
+from tests.simulation.sweep import PAIRS
 
 SHORTENED = 3
 """Failing seeds of a run that are shortened."""
@@ -47,6 +50,10 @@ def main() -> int:
     faults.add_argument("--seeds", type=int, default=1_000)
     faults.add_argument("--from", type=int, dest="first")
     faults.add_argument("--minutes", type=float, help="begin no more portions after so long")
+    swept = commands.add_parser("sweep", help="each fault at each place of small histories")
+    swept.add_argument("names", nargs="*", choices=[*SCRIPTS, []])
+    swept.add_argument("--pairs", action="store_true", help="two faults each: crashes, pauses, lost and late answers")
+    swept.add_argument("--most", type=int, help="so many histories of each, of all kinds, instead of all")
     replay = commands.add_parser("replay", help="run one history, or some of it")
     replay.add_argument("seed", type=int)
     replay.add_argument("--steps", type=_indices)
@@ -61,7 +68,10 @@ def main() -> int:
     worker.add_argument("--worker", type=int, required=True)
     worker.add_argument("--workers", type=int, required=True)
     worker.add_argument("--compared", type=int, default=planting.COMPARED)
-    for command in (faults, planted):
+    planted.add_argument(
+        "--workload", choices=sweep.WORKLOADS, help="in the histories of this sweep, not in its seeds'"
+    )
+    for command in (faults, swept, planted):
         command.add_argument("--workers", type=int, default=WORKERS, help="processes; two find what sets decide")
     for command in (faults, replay, worker):
         command.add_argument("--workload", choices=WORKLOADS, default=MIXED, help="what users do; not mixed: uncounted")
@@ -71,11 +81,13 @@ def main() -> int:
     match given.command:
         case "faults":
             return _faults(given.first, given.seeds, given.minutes, given.workers, given.workload)
+        case "sweep":
+            return _sweep(given.names or list(SCRIPTS), PAIRS if given.pairs else PREFIX, given.most, given.workers)
         case "replay":
             chosen = _chosen(plan(given.seed, given.workload), given.steps, given.faults)
             return _replay(chosen, given.commits)
         case "plants":
-            return _plants(given.names or list(plants.PLANTS), given.within, given.workers)
+            return _plants(given.names or list(plants.PLANTS), given.within, given.workers, given.workload)
     own = share(given.first, given.seeds, given.worker, given.workers, given.compared)
     for outcome in histories(own, given.workload):
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
@@ -83,12 +95,14 @@ def main() -> int:
     return 0
 
 
-def _plants(names: list[str], within: int, workers: int) -> int:
-    """One line for each: after how many seeds it was found, and by what."""
+def _plants(names: list[str], within: int, workers: int, swept: str | None) -> int:
+    """One line for each: after how many seeds it was found, or histories of a sweep, and by what."""
     missed = 0
     for name in names:
         plant = plants.PLANTS[name]
-        first, compared, extra = plant.first, plant.compared, ("--plant", name, "--workload", plant.workload)
+        first, compared, extra = plant.first, plant.compared, ("--plant", name, "--workload", swept or plant.workload)
+        if swept is not None:
+            first, within = 0, min(within, sweep.histories(swept))
         found = run_many(first, within, extra=extra, until_failure=True, workers=workers, compared=compared).failed
         missed += not found
         seed = min(found, default=first)
@@ -125,6 +139,15 @@ def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, 
         print(f"seed {seed}: {tally.failed[seed].violation}")
     print(tally.last_line())
     return 1 if tally.failed else 0
+
+
+def _sweep(names: list[str], of: str, most: int | None, workers: int) -> int:
+    failed = 0
+    for name in names:
+        count = sweep.histories(of + name)
+        print(f"{of}{name}: {sweep.swept(name).told()}, {count} histories", flush=True)
+        failed |= _faults(0, count if most is None else min(most, count), None, workers, of + name)
+    return failed
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

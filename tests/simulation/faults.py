@@ -38,6 +38,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """How many requests it hits."""
     what: str = ""
     """What else there is to choose: an event that is not known, a subject."""
+    nth: int = 0
+    """Which of all such requests of its slot's it waits for, from 1; 0: the next."""
 
     @property
     def name(self) -> str:
@@ -126,6 +128,7 @@ class Faults:
     def __init__(self, around: Surroundings) -> None:
         self.hits: Counter[str] = Counter()
         self._around = around
+        self._sent: Counter[tuple[str, str]] = Counter()
         self._armed: dict[str, list[tuple[Fault, list[int]]]] = {}
 
     def arm(self, fault: Fault) -> None:
@@ -148,17 +151,22 @@ class Faults:
 
     def hit(self, on: str, process: Process) -> Fault | None:
         """The fault that waits for this, counted."""
-        waiting = self._armed.get(on)
+        nth, waiting = self.sent(on, process), self._armed.get(on)
         if not waiting:
             return None
         for position, (fault, left) in enumerate(waiting):
-            if fault.slot in ("", process.slot):
+            if fault.slot in ("", process.slot) and fault.nth in (0, nth):
                 left[0] -= 1
                 if not left[0]:
                     del waiting[position]
                 self.hits[fault.name] += 1
                 return fault
         return None
+
+    def sent(self, on: str, process: Process) -> int:
+        """One more of its kind leaves a process of this slot: how many did by now."""
+        self._sent[on, process.slot] += 1
+        return self._sent[on, process.slot]
 
 
 # ------------------------------------------------------------------------------------------------------------ the draw

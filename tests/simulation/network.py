@@ -137,7 +137,7 @@ class Link:
         elif subject.startswith(BUCKET):
             self.broker.faults.send("store", Append(self, message, self._there_s))
         else:
-            loop.at(self._there_s, self.broker.receive, self, self.epoch, message)
+            self.broker.faults.send("ask", Append(self, message, self._there_s))
 
     def deliver(self, to: str, messages: list[Message]) -> None:
         """From the server, in order, to what subscribed as `to`."""
@@ -192,7 +192,7 @@ class Link:
 
 
 class Append:
-    """A commit, or a part of a snapshot, that leaves its process."""
+    """A commit, a part of a snapshot, or whatever is asked of the server, that leaves its process."""
 
     def __init__(self, link: Link, message: Message, there_s: float) -> None:
         self.link, self.process, self.message, self.there_s = link, link.process, message, there_s

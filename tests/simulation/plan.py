@@ -85,7 +85,7 @@ class Plan(msgspec.Struct, frozen=True):
     steps: list[Step]
     faults: list[Fault]
     workload: str = MIXED
-    """A name in `WORKLOADS`."""
+    """A name in `WORKLOADS`, or of a sweep."""
     exact: bool = False
     """All of this and no more, be it less than a history has at least: while a failure is being shortened."""
 

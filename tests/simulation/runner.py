@@ -19,8 +19,8 @@ import msgspec
 
 from events.subjects import FEDERATION_ROLES, WRITES
 from services.state.fold import APPLY
-from tests.simulation.history import history
-from tests.simulation.plan import Outcome, plan
+from tests.simulation.history import history, plan
+from tests.simulation.plan import Outcome
 from tests.simulation.planting import COMPARED, MIXED
 
 WORKERS = 2

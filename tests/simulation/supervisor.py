@@ -114,8 +114,9 @@ class Supervisor(Starts):
             self.start(slot)
 
     def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
-        """A process has ended by itself: somebody starts it again."""
-        if self.over:
+        """A process has ended by itself: somebody starts it again. One that was killed as it asked for something may come
+        to its end before it is put aside."""
+        if self.over or process.over:
             return
         self._is_over(process)
         self.leases.give_back(process)

@@ -44,9 +44,16 @@ from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
 from tests.simulation.witness import Violation, Witness
-from tests.simulation.workload import Step
+from tests.simulation.workload import Step, Workload
 
 S = TypeVar("S", Step, Fault)
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 10,
+}
+"""Which some pods name."""
 QUIET_S = 3.0
 """For so long nothing may have landed, and everybody have reached the log, when a history is at rest."""
 MORE = 2
@@ -60,7 +67,7 @@ RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 
 
 class World(Ending):
-    server_type = ApiServer
+    server_type, faults_type = ApiServer, Faults
     rest_within_s, cycles = 150.0, 400
     """Once faults have ended a history comes to rest within so long, and within so many cycles of its planners: whoever
     fits has its place by then."""
@@ -73,7 +80,7 @@ class World(Ending):
         self.loop = loop or VirtualLoop()
         super().__init__(self.loop)
         self.witness = Witness()
-        self.faults = Faults(self)
+        self.faults = self.faults_type(self)
         self.broker = Broker(
             self.loop,
             CLUSTER,
@@ -90,7 +97,7 @@ class World(Ending):
         self.kube.turns_away = plan.seed >= LATEST_FROM
         self.witness.api = self.kube.api
         self._policies = random.Random(f"{plan.seed}/policies")
-        self.workload = WORKLOADS[plan.workload](self.kube)
+        self.workload = self.users(plan.workload)
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self.fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
@@ -99,6 +106,10 @@ class World(Ending):
         self._changed_s = START_S
         self._rested_at = 0
         """The log's end when everything was at rest last."""
+
+    def users(self, workload: str) -> Workload:
+        """Who does what the plan's steps say."""
+        return WORKLOADS[workload](self.kube)
 
     # ---------------------------------------------------------------------------------------------------------- running
 
@@ -142,9 +153,7 @@ class World(Ending):
 
     def begin(self) -> None:
         """What is there at first, and the services."""
-        api = self.kube.api
-        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
-        api.apply_new({**high, "value": 10})
+        self.kube.api.apply_new(HIGH)
         self.workload.begin(self.plan.seed)
         if self.source.random() < 0.9:
             self.set_policy(self.any_policy())

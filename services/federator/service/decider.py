@@ -6,6 +6,7 @@ is several commits, behind each other.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 import events as ev
@@ -55,6 +56,12 @@ class Decider:
                 await self.say(lambda: [reported], "outcome")  # noqa: B023
             await self._stirred.wait()
             self._stirred.clear()
+
+    async def renew(self) -> None:
+        """For ever: keep the subject. A renewal is said and folded as all else is: what is decided stands on it, too."""
+        while True:
+            await asyncio.sleep(max(0.0, self.writer.renew_at_s - time.monotonic()))
+            await self.say(lambda: [ev.Renewed()] if time.monotonic() >= self.writer.renew_at_s else [], "renew")
 
     async def say(self, make: Callable[[], Sequence[Event]], cause: str) -> bool:
         """Append what `make` says of the state as it is then, and fold it; whether that was anything."""

@@ -61,6 +61,8 @@ NAMES = 5
 class Federation(Ending):
     """As `World`, for whoever runs, replays and shortens histories."""
 
+    faults_type, member_type = Faults, Member
+
     def __init__(self, plan: Plan) -> None:
         self.plan, self.seed = plan, plan.seed
         self.outcome = Outcome(plan.seed)
@@ -70,7 +72,7 @@ class Federation(Ending):
         self.source = random.Random(f"{plan.seed}/federation")
         self.others_rng = random.Random(f"{plan.seed}/people")
         self.count: Counter[str] = Counter()
-        self.faults = Faults(self)  # type: ignore[arg-type]
+        self.faults = self.faults_type(self)  # type: ignore[arg-type]
         self.witness = Witness()
         self.broker = Broker(
             self.loop,
@@ -87,7 +89,7 @@ class Federation(Ending):
         """Whose users have no answer yet."""
         self._calm_s = 0.0
         """When faults ended; 0: they did not."""
-        self.members = [Member(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
+        self.members = [self.member_type(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
 
     # --------------------------------------------------------------------------------------------------------- running
 
