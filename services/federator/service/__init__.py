@@ -75,7 +75,7 @@ class Federator:
             await self._polling.lost(account)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.decider.writer.renew())
+                tasks.create_task(self.decider.renew())
                 if self._snapshots is not None:
                     tasks.create_task(SnapshotKeeper(self.decider, lambda: False, self._snapshots).run())
                 tasks.create_task(self._polling.beat())

@@ -56,6 +56,12 @@ class Decider:
             await self._stirred.wait()
             self._stirred.clear()
 
+    async def renew(self) -> None:
+        """For ever: keep the subject. As all else that is said: what is decided next stands on that."""
+        while True:
+            await self.writer.renewal_is_due()
+            await self.say(lambda: [ev.Renewed()], "renew")
+
     async def say(self, make: Callable[[], Sequence[Event]], cause: str) -> bool:
         """Append what `make` says of the state as it is then, and fold it; whether that was anything."""
         async with self._saying:
