@@ -128,7 +128,10 @@ class Writer:
 
     async def renewal_is_due(self) -> None:
         """Returns when nothing was appended for so long."""
-        while (left_s := self.renew_at_s - time.monotonic()) > 0:
+        while True:
+            left_s = self.renew_at_s - time.monotonic()
+            if left_s <= 0:
+                return
             await asyncio.sleep(left_s)
 
 

@@ -41,8 +41,8 @@ class SlowLog(MemoryLog):
 
 
 async def test_what_is_decided_beside_a_renewal_stands_on_it() -> None:
-    """A renewal fell due while a cancellation was on its way to the log, and stood between that and what was decided of it, which
-    `verify` took for the decision of somebody who had not read what he wrote himself."""
+    """One fell due while a cancellation was on its way to the log, and stood between that and what was decided of it:
+    `verify` took that for the decision of somebody who had not read what he wrote himself."""
     log = SlowLog()
     decider = Decider(log, lambda said: None)
     await decider.take("test")

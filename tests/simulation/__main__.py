@@ -105,7 +105,7 @@ def _indices(text: str) -> list[int]:
 def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, workload: str) -> int:
     """In portions, each of which is counted when it is over: a run may be ended at any moment."""
     tally, until_s = Tally(), inf if minutes is None else time.monotonic() + 60 * minutes
-    begin = (counter.read().next if workload == MIXED else 0) if first is None else first
+    begin = _first(workload) if first is None else first
     told, extra = _progress(tally), ("--workload", workload)
     for start in range(begin, begin + seeds, PORTION):
         if time.monotonic() >= until_s:
@@ -125,6 +125,11 @@ def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, 
         print(f"seed {seed}: {tally.failed[seed].violation}")
     print(tally.last_line())
     return 1 if tally.failed else 0
+
+
+def _first(workload: str) -> int:
+    """Behind those that were counted; of long histories one that has everything."""
+    return counter.read().next if workload == MIXED else planting.LATEST_FROM if workload == planting.LONG else 0
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

@@ -13,7 +13,8 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 MIXED, DLRM, FEDERATED = "mixed", "dlrm", "federated"
-"""What histories are about (`plan.WORKLOADS`)."""
+LONG, LONG_FEDERATED = "long", "long-federated"
+"""What histories are about (`plan.WORKLOADS`), and those of many phases (`plan.PHASES_OF`)."""
 COMPARED = 16
 WIDER_FROM = 1_000
 """The first seed of those that may be cramped or one-sided, have PodGroups in use that cannot be read, and an autoscaler

@@ -39,7 +39,7 @@ from tests.simulation.federation.member import Member
 from tests.simulation.federation.ports import reach
 from tests.simulation.federation.training import OF_FEDERATION
 from tests.simulation.federation.witness import NAME, Witness
-from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.plan import FAULTS, IN_TROUBLE, PACES, Outcome, Plan
 from tests.simulation.processes import Process
 from tests.simulation.stead import simulated
@@ -63,6 +63,7 @@ class Federation(Ending):
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.seed = plan, plan.seed
+        self.phases = plan.phases()
         self.outcome = Outcome(plan.seed)
         self.loop = VirtualLoop()
         super().__init__(self.loop)
@@ -87,6 +88,10 @@ class Federation(Ending):
         """Whose users have no answer yet."""
         self._calm_s = 0.0
         """When faults ended; 0: they did not."""
+        self._begun_s, self._before = START_S, (0, 0)
+        """When this phase began, and events and faults until then."""
+        self._patience: Handle | None = None
+        """When users lose it."""
         self.members = [Member(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
 
     # --------------------------------------------------------------------------------------------------------- running
@@ -144,13 +149,29 @@ class Federation(Ending):
             task.cancel()
 
     async def _history(self) -> None:
-        pace, plan = PACES[self.plan.workload], self.plan
+        for number, phase in enumerate(self.phases):
+            for member in self.members:
+                member.phase = member.phases[number]
+            if number:
+                self._begin_anew(number)
+            await self._phase(phase)
+
+    def _begin_anew(self, number: int) -> None:
+        """As `World`."""
+        if self._patience is not None:
+            self._patience.cancel()
+        self._calm_s, self._begun_s, self._before = 0.0, self.loop.now_s, self._count()
+        for member in self.members:
+            member.begin_anew(number)
+
+    async def _phase(self, plan: Plan) -> None:
+        pace = PACES[plan.workload]
         for fault in plan.faults:
             if is_of_federation(fault):
-                self.loop.at(START_S + fault.at_s, self._strike, fault)
+                self.loop.at(self._begun_s + fault.at_s, self._strike, fault)
         for step in plan.steps:
             if step.what in OF_FEDERATION and step.at_s < pace.trouble_s:
-                self.loop.at(START_S + step.at_s, self.safely, self._take, step)
+                self.loop.at(self._begun_s + step.at_s, self.safely, self._take, step)
         await asyncio.gather(*(member.trouble() for member in self.members))
         self._calm_s = self.loop.now_s
         self.faults.lift()
@@ -158,7 +179,7 @@ class Federation(Ending):
             member.calm_down()
         for process in self.supervisor.ever:
             self.supervisor.wake(process)
-        self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
+        self._patience = self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
         await asyncio.gather(*(member.come_to_rest() for member in self.members))
         serving = self.supervisor.serving()
         assert serving is not None
@@ -167,9 +188,13 @@ class Federation(Ending):
             await member.check_what_is_left()
 
     def wants_more(self) -> bool:
+        (events, struck), (before, struck_before) = self._count(), self._before
+        return events - before < IN_TROUBLE or struck - struck_before < FAULTS
+
+    def _count(self) -> tuple[int, int]:
+        """Events and faults so far."""
         events = self.witness.events + sum(member.witness.events for member in self.members)
-        struck = self.faults.hits.total() + sum(member.faults.hits.total() for member in self.members)
-        return events < IN_TROUBLE or struck < FAULTS
+        return events, self.faults.hits.total() + sum(member.faults.hits.total() for member in self.members)
 
     def restless(self) -> str:
         """What keeps the federation from being at rest; empty when nothing does."""
@@ -234,7 +259,7 @@ class Federation(Ending):
         """Whatever is not settled is cancelled, and whoever asks for it afterwards waits as long."""
         for job in (*self.witness.unsettled(), *self.witness.held_again(self.members)):
             self.people.cancel(job.name)
-        self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
+        self._patience = self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
 
     def kill(self, process: Process) -> None:
         process.starts.kill(process)
