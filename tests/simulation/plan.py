@@ -78,6 +78,8 @@ PACES = {
 PACES |= {long: PACES[of] for long, of in PHASES_OF.items()}
 PHASES, PHASE_S = 12, 1_000.0
 """Of a long history: how many times trouble begins, and what the plan has between two of its beginnings."""
+IDLE, IDLE_S = 0.1, 400.0
+"""Before how many of them nothing happens at first, and for how long: longer than what is due by itself takes."""
 OF_PHASES = 200_000_000
 """From here on are the seeds that the phases of long histories are drawn from."""
 USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)} | {
@@ -120,6 +122,10 @@ class Plan(msgspec.Struct, frozen=True):
             msgspec.structs.replace(self, steps=_in_phase(self.steps, number), faults=_in_phase(self.faults, number))
             for number in range(PHASES)
         ]
+
+    def idle_s(self, number: int) -> float:
+        """How long nothing happens before this phase, which is not the first."""
+        return IDLE_S if random.Random(f"{self.seed}/idle/{number}").random() < IDLE else 0.0
 
 
 class Outcome(msgspec.Struct):

@@ -96,7 +96,7 @@ class World(Ending):
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self.fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
-        self.calm, self._calm_s, self._begun_s = False, START_S, START_S
+        self.calm, self._calm_s = False, START_S
         self._before = (0, 0)
         """Events and faults when this phase began."""
         self.files = ExitStack()
@@ -166,7 +166,7 @@ class World(Ending):
 
     def begin_anew(self, number: int) -> None:
         """Trouble, on what the phase before has left."""
-        self.calm, self._begun_s, self._rested_at = False, self.loop.now_s, 0
+        self.calm, self._rested_at = False, 0
         self._before = self._count()
         if self.source.random() < 0.9:
             self.set_policy(self.any_policy())
@@ -242,6 +242,7 @@ class World(Ending):
             self.phase = phase
             if number:
                 self.begin_anew(number)
+                await asyncio.sleep(self.plan.idle_s(number))
             await self._phase()
         if len(self.phases) > 1:
             await left.all_goes(self)
@@ -263,11 +264,11 @@ class World(Ending):
 
     async def trouble(self) -> float:
         """Up to where in the plan it went."""
-        plan, pace = self.phase, PACES[self.plan.workload]
+        plan, pace, begun_s = self.phase, PACES[self.plan.workload], self.loop.now_s
         begin_s, end_s = 0.0, pace.trouble_s
         while begin_s <= plan.last_s and (plan.exact or self.wants_more()):
             for fault in within(plan.faults, begin_s, end_s):
-                self.loop.at(self._begun_s + fault.at_s, self._strike, fault)
+                self.loop.at(begun_s + fault.at_s, self._strike, fault)
             await self._users_act(begin_s, end_s)
             begin_s, end_s = end_s, end_s + pace.window_s
         return begin_s

@@ -28,9 +28,9 @@ from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
 from tests.federator.jobs import for_clusters, plugin
 from tests.federator.served.people import Clients
-from tests.federator.served.process import FEDERATOR, RETENTION, Running, Supervisor
+from tests.federator.served.process import FEDERATOR, RETENTION, VERIFY, Running, Supervisor
 from tests.federator.served.stead import drawn
-from tests.simulation import strikes
+from tests.simulation import rest, strikes
 from tests.simulation.broker import Broker
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
@@ -88,8 +88,8 @@ class Federation(Ending):
         """Whose users have no answer yet."""
         self._calm_s = 0.0
         """When faults ended; 0: they did not."""
-        self._begun_s, self._before = START_S, (0, 0)
-        """When this phase began, and events and faults until then."""
+        self._before = (0, 0)
+        """Events and faults when this phase began."""
         self._patience: Handle | None = None
         """When users lose it."""
         self.members = [Member(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
@@ -134,6 +134,7 @@ class Federation(Ending):
         own = Counter({f"federator's {name}": times for name, times in self.faults.hits.items()})
         outcome.faults = dict(sum((Counter(one.faults) for one in parts), own))
         outcome.seen = dict(sum((Counter(one.seen) for one in parts), Counter(self.witness.seen)))
+        self.count["commits of the federation purged"] += self.broker.first - 1
         outcome.tried = dict(sum((Counter(one.tried) for one in parts), self.count))
 
     async def _main(self) -> None:
@@ -154,24 +155,25 @@ class Federation(Ending):
                 member.phase = member.phases[number]
             if number:
                 self._begin_anew(number)
+                await asyncio.sleep(self.plan.idle_s(number))
             await self._phase(phase)
 
     def _begin_anew(self, number: int) -> None:
         """As `World`."""
         if self._patience is not None:
             self._patience.cancel()
-        self._calm_s, self._begun_s, self._before = 0.0, self.loop.now_s, self._count()
+        self._calm_s, self._before = 0.0, self._count()
         for member in self.members:
             member.begin_anew(number)
 
     async def _phase(self, plan: Plan) -> None:
-        pace = PACES[plan.workload]
+        pace, begun_s = PACES[plan.workload], self.loop.now_s
         for fault in plan.faults:
             if is_of_federation(fault):
-                self.loop.at(self._begun_s + fault.at_s, self._strike, fault)
+                self.loop.at(begun_s + fault.at_s, self._strike, fault)
         for step in plan.steps:
             if step.what in OF_FEDERATION and step.at_s < pace.trouble_s:
-                self.loop.at(self._begun_s + step.at_s, self.safely, self._take, step)
+                self.loop.at(begun_s + step.at_s, self.safely, self._take, step)
         await asyncio.gather(*(member.trouble() for member in self.members))
         self._calm_s = self.loop.now_s
         self.faults.lift()
@@ -186,6 +188,8 @@ class Federation(Ending):
         self.witness.check(self.members, serving)
         for member in self.members:
             await member.check_what_is_left()
+        if (first := self.broker.first) > 1:
+            rest.purged_verified(await self.supervisor.child(VERIFY), first, self.broker.bucket.denied)
 
     def wants_more(self) -> bool:
         (events, struck), (before, struck_before) = self._count(), self._before
