@@ -25,8 +25,8 @@ if "--plant" in sys.argv:  # before anything of the services is imported
 
 from tests.simulation import counter, shorten
 from tests.simulation.history import history
-from tests.simulation.plan import WORKLOADS, Plan, plan
-from tests.simulation.planting import MIXED
+from tests.simulation.plan import PHASES_OF, WORKLOADS, Plan, plan
+from tests.simulation.planting import DAYS_FROM, MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 
 SHORTENED = 3
@@ -129,7 +129,7 @@ def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, 
 
 def _first(workload: str) -> int:
     """Behind those that were counted; of long histories one that has everything."""
-    return counter.read().next if workload == MIXED else planting.LATEST_FROM if workload == planting.LONG else 0
+    return counter.read().next if workload == MIXED else DAYS_FROM if workload in PHASES_OF else 0
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

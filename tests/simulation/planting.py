@@ -28,6 +28,8 @@ LATEST_FROM = 420_000
 """The first seed with an ingest that is away for long or looks for pods of other schedulers (`absences`), rollouts that
 open ports (`openings`), 429s of the API server's own (`kube`), and, over the DLRM trace, what came from `NEWEST_FROM`
 on."""
+DAYS_FROM = 500_000
+"""The first seed with a day of the retention's that is as short as what it keeps (`stead`), and of long histories."""
 
 
 class Plant(NamedTuple):

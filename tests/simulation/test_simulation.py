@@ -19,7 +19,7 @@ from tests.simulation import dlrm, shorten, versions
 from tests.simulation import plan as planning
 from tests.simulation.faults import DRAWS, LATEST, NEWEST, WIDER, Draw
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
-from tests.simulation.planting import DLRM, FEDERATED, LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import DAYS_FROM, DLRM, FEDERATED, LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -76,7 +76,7 @@ def test_what_one_phase_left_the_next_goes_on_with(workload: str, monkeypatch: p
     """A few phases of a long history: each has all that a history has, and comes to rest."""
     phases = 3
     monkeypatch.setattr(planning, "PHASES", phases)
-    (outcome,) = histories([LATEST_FROM], workload)
+    (outcome,) = histories([DAYS_FROM], workload)
     assert not outcome.violation, f"{workload}, {phases} phases, {outcome.seed}: {outcome.violation}"
     assert outcome.events >= phases * IN_TROUBLE
     assert sum(outcome.faults.values()) >= phases * FAULTS
