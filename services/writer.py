@@ -121,14 +121,18 @@ class Writer:
             return self.last
 
     async def renew(self) -> None:
-        """Keep the subject, which was taken, of a writer that has no loop of its own, for ever. Raises SteppedDown,
-        LogError."""
+        """Keep the subject, which was taken, of a writer that decides nothing, for ever. Raises SteppedDown, LogError."""
+        while True:
+            await self.renewal_is_due()
+            await self.append([Renewed()], basis=self.last, cause="renew")
+
+    async def renewal_is_due(self) -> None:
+        """Returns when nothing was appended for so long."""
         while True:
             left_s = self.renew_at_s - time.monotonic()
-            if left_s > 0:
-                await asyncio.sleep(left_s)
-            else:
-                await self.append([Renewed()], basis=self.last, cause="renew")
+            if left_s <= 0:
+                return
+            await asyncio.sleep(left_s)
 
 
 def _takes(stored: Stored) -> bool:

@@ -26,8 +26,8 @@ if "--plant" in sys.argv:  # before anything of the services is imported
 
 from tests.simulation import counter, shorten, sweep
 from tests.simulation.history import WORKLOADS, history, plan
-from tests.simulation.plan import Plan
-from tests.simulation.planting import MIXED
+from tests.simulation.plan import PHASES_OF, Plan
+from tests.simulation.planting import DAYS_FROM, MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 from tests.simulation.small import PREFIX, SCRIPTS
 from tests.simulation.sweep import PAIRS
@@ -119,7 +119,7 @@ def _indices(text: str) -> list[int]:
 def _faults(first: int | None, seeds: int, minutes: float | None, workers: int, workload: str) -> int:
     """In portions, each of which is counted when it is over: a run may be ended at any moment."""
     tally, until_s = Tally(), inf if minutes is None else time.monotonic() + 60 * minutes
-    begin = (counter.read().next if workload == MIXED else 0) if first is None else first
+    begin = _first(workload) if first is None else first
     told, extra = _progress(tally), ("--workload", workload)
     for start in range(begin, begin + seeds, PORTION):
         if time.monotonic() >= until_s:
@@ -148,6 +148,11 @@ def _sweep(names: list[str], of: str, most: int | None, workers: int) -> int:
         print(f"{of}{name}: {sweep.swept(name).told()}, {count} histories", flush=True)
         failed |= _faults(0, count if most is None else min(most, count), None, workers, of + name)
     return failed
+
+
+def _first(workload: str) -> int:
+    """Behind those that were counted; of long histories one that has everything."""
+    return counter.read().next if workload == MIXED else DAYS_FROM if workload in PHASES_OF else 0
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

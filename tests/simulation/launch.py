@@ -10,7 +10,7 @@ import msgspec
 from events.jetstream import JetStreamLog
 from events.sqlite import SqliteLog
 from services.binder import service as binder
-from services.console.retention import DAY_NS, retain
+from services.console import retention
 from services.console.verify import verify
 from services.ingest import service as ingest
 from services.planner import service as planner
@@ -27,6 +27,11 @@ SNAPSHOT_AFTER_BYTES, WHERE_PURGED = 20 * 1024, 14 * 1024
 """Some dozens of commits; fewer in a log that is purged behind them."""
 KEPT_FOR_S = 15.0
 """What is older than this a run of the retention may purge: more than a writer's time to renew, as in earnest."""
+
+
+def retain_at_ns(clock: Clock) -> int:
+    """A moment at which what is as old as that is a day old."""
+    return clock.time_ns() + retention.DAY_NS - round(KEPT_FOR_S * 1e9)
 
 
 class Launch:
@@ -68,8 +73,7 @@ class Launch:
             case "verify":
                 return await verify(log)
             case "retention":
-                now_ns = self._clock.time_ns() + DAY_NS - round(KEPT_FOR_S * 1e9)
-                await retain(log, self.archive, days=1, now_ns=now_ns)
+                await retention.retain(log, self.archive, days=1, now_ns=retain_at_ns(self._clock))
         return None
 
     def _turn(self, process: Process) -> Callable[[], Awaitable[None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TypeVar
 
 import msgspec
 
@@ -21,12 +22,25 @@ from tests.simulation import (
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
 from tests.simulation.federation.training import Training
-from tests.simulation.planting import DLRM, FEDERATED, LATEST_FROM, MIXED, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import (
+    DLRM,
+    FEDERATED,
+    LATEST_FROM,
+    LONG,
+    LONG_FEDERATED,
+    MIXED,
+    NEWEST_FROM,
+    WIDER_FROM,
+)
 from tests.simulation.swarm import Swarm
 from tests.simulation.workload import Step, Workload
 
+Item = TypeVar("Item", Step, Fault)
 WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services, FEDERATED: Training}
 """What users do: a little of everything, the services of a real cluster, or jobs for one of several clusters."""
+PHASES_OF = {LONG: MIXED, LONG_FEDERATED: FEDERATED}
+"""What long histories have in each of their phases."""
+WORKLOADS |= {long: WORKLOADS[of] for long, of in PHASES_OF.items()}
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
@@ -61,6 +75,13 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
+PACES |= {long: PACES[of] for long, of in PHASES_OF.items()}
+PHASES, PHASE_S = 12, 1_000.0
+"""Of a long history: how many times trouble begins, and what the plan has between two of its beginnings."""
+IDLE, IDLE_S = 0.1, 400.0
+"""Before how many of them nothing happens at first, and for how long: longer than what is due by itself takes."""
+OF_PHASES = 200_000_000
+"""From here on are the seeds that the phases of long histories are drawn from."""
 USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2), rollouts: (1, 3)} | {
     newcomers: (2, 5),
     edits: (3, 7),
@@ -93,6 +114,19 @@ class Plan(msgspec.Struct, frozen=True):
     def last_s(self) -> float:
         return max((one.at_s for one in (*self.steps, *self.faults)), default=0.0)
 
+    def phases(self) -> list[Plan]:
+        """What happens in each, from its beginning on: trouble, and then rest. Only long histories have several."""
+        if self.workload not in PHASES_OF:
+            return [self]
+        return [
+            msgspec.structs.replace(self, steps=_in_phase(self.steps, number), faults=_in_phase(self.faults, number))
+            for number in range(PHASES)
+        ]
+
+    def idle_s(self, number: int) -> float:
+        """How long nothing happens before this phase, which is not the first."""
+        return IDLE_S if random.Random(f"{self.seed}/idle/{number}").random() < IDLE else 0.0
+
 
 class Outcome(msgspec.Struct):
     """What came of a history."""
@@ -110,8 +144,32 @@ class Outcome(msgspec.Struct):
     violation: str = ""
 
 
+def _in_phase(items: list[Item], number: int) -> list[Item]:
+    """Those of this phase, by its own time."""
+    return [_moved(one, -PHASE_S * number) for one in items if one.at_s // PHASE_S == number]
+
+
+def _moved(one: Item, by_s: float) -> Item:
+    return msgspec.structs.replace(one, at_s=round(one.at_s + by_s, 3))
+
+
+def _long(seed: int, workload: str) -> Plan:
+    """Phases that are drawn as other histories are, each with weights of its own, on what the one before has left."""
+    steps: list[Step] = []
+    faults: list[Fault] = []
+    for number in range(PHASES):
+        phase, begin_s = plan(OF_PHASES + PHASES * seed + number, PHASES_OF[workload]), PHASE_S * number
+        drawn = phase.steps[0].number
+        turnover = [Step(0.0, "turnover", one) for one in (drawn, drawn + 1)] if number else []  # of each member one
+        steps += [_moved(one, begin_s) for one in (*turnover, *phase.steps)]
+        faults += [_moved(one, begin_s) for one in phase.faults]
+    return Plan(seed, steps, faults, workload)
+
+
 def plan(seed: int, of: str = MIXED) -> Plan:
     """What the seed says, of this workload. Whether what comes in windows happens depends on what did before."""
+    if of in PHASES_OF:
+        return _long(seed, of)
     source, swarm, pace = random.Random(seed), Swarm(seed), PACES[of]
     weights, rows = swarm.weights(WORKLOADS[of].weights), swarm.rows(faulty.DRAWS)
     steps = workload.draw(source, source.randint(*pace.steps), 0.2, pace.trouble_s, weights)

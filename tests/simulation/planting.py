@@ -13,7 +13,8 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 MIXED, DLRM, FEDERATED = "mixed", "dlrm", "federated"
-"""What histories are about (`plan.WORKLOADS`)."""
+LONG, LONG_FEDERATED = "long", "long-federated"
+"""What histories are about (`plan.WORKLOADS`), and those of many phases (`plan.PHASES_OF`)."""
 COMPARED = 16
 WIDER_FROM = 1_000
 """The first seed of those that may be cramped or one-sided, have PodGroups in use that cannot be read, and an autoscaler
@@ -27,6 +28,8 @@ LATEST_FROM = 420_000
 """The first seed with an ingest that is away for long or looks for pods of other schedulers (`absences`), rollouts that
 open ports (`openings`), 429s of the API server's own (`kube`), and, over the DLRM trace, what came from `NEWEST_FROM`
 on."""
+DAYS_FROM = 500_000
+"""The first seed with a day of the retention's that is as short as what it keeps (`stead`), and of long histories."""
 
 
 class Plant(NamedTuple):

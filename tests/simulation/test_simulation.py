@@ -16,9 +16,10 @@ import pytest
 
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
+from tests.simulation import plan as planning
 from tests.simulation.faults import DRAWS, LATEST, NEWEST, WIDER, Draw
-from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, Outcome, Plan, plan
-from tests.simulation.planting import DLRM, FEDERATED, LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
+from tests.simulation.planting import DAYS_FROM, DLRM, FEDERATED, LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -68,6 +69,17 @@ def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> N
         assert sum(outcome.faults.values()) >= FAULTS
         told.update(outcome.seen)
     assert min(told[one] for one in ("JobPlaced", "StopIntended", "RemainsCleared", "GangPermitted")) > 0
+
+
+@pytest.mark.parametrize("workload", PHASES_OF)
+def test_what_one_phase_left_the_next_goes_on_with(workload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few phases of a long history: each has all that a history has, and comes to rest."""
+    phases = 3
+    monkeypatch.setattr(planning, "PHASES", phases)
+    (outcome,) = histories([DAYS_FROM], workload)
+    assert not outcome.violation, f"{workload}, {phases} phases, {outcome.seed}: {outcome.violation}"
+    assert outcome.events >= phases * IN_TROUBLE
+    assert sum(outcome.faults.values()) >= phases * FAULTS
 
 
 def test_each_service_of_the_trace_comes_in_its_turn_and_in_both_modes() -> None:

@@ -25,6 +25,7 @@ from tests.simulation import (
     openings,
     races,
     rollouts,
+    turnover,
     unreadable,
     upstream,
 )
@@ -93,7 +94,7 @@ WEIGHTS = {
 
 ELSEWHERE = (
     *(changes.STEPS, koordinator.STEPS, upstream.STEPS, unreadable.STEPS),
-    *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS, openings.STEPS),
+    *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS, openings.STEPS, turnover.STEPS),
 )
 """Steps that are written elsewhere."""
 
@@ -118,6 +119,8 @@ class Workload:
 
     namespace = "default"
     """In which the step that is taken makes pods and PodGroups, and looks for them."""
+    of_others = ""
+    """A namespace in which somebody else makes everything."""
     weights: Mapping[str, float] = WEIGHTS
     races: tuple[str, ...] = races.ANYTHING
     pod_groups = ("scheduling.x-k8s.io", "v1alpha1", "podgroups")

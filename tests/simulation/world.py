@@ -28,7 +28,7 @@ from events.sqlite import SqliteLog
 from services.binder.service.rounds import AGAIN_S
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
-from tests.simulation import rest, strikes, versions, workload
+from tests.simulation import left, rest, strikes, versions, workload
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
@@ -36,7 +36,7 @@ from tests.simulation.ending import Ending
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
-from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
 from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
@@ -74,7 +74,9 @@ class World(Ending):
 
     def __init__(self, plan: Plan, loop: VirtualLoop | None = None) -> None:
         """`loop`: of a history that this cluster is a part of (`federation`)."""
-        self.plan = plan
+        self.plan, self.phases = plan, plan.phases()
+        self.phase = self.phases[0]
+        """What happens now."""
         self.outcome = Outcome(plan.seed)
         self.source = random.Random(f"{plan.seed}/world")
         self.loop = loop or VirtualLoop()
@@ -102,10 +104,14 @@ class World(Ending):
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
         self.calm, self._calm_s = False, START_S
+        self._before = (0, 0)
+        """Events and faults when this phase began."""
         self.files = ExitStack()
+        self._purges: Handle | None = None
+        """The next run of the retention."""
         self._changed_s = START_S
         self._rested_at = 0
-        """The log's end when everything was at rest last."""
+        """The log's end when everything was at rest last, since faults ended; 0: not yet."""
 
     def users(self, workload: str) -> Workload:
         """Who does what the plan's steps say."""
@@ -165,7 +171,25 @@ class World(Ending):
             if self.plan.seed >= ARCHIVED_FROM and self._policies.random() < ARCHIVED:
                 self.launch.archive = self._archive()
             self._retain()
-        versions.begin(self)
+        self._versions(0)
+
+    def begin_anew(self, number: int) -> None:
+        """Trouble, on what the phase before has left."""
+        self.calm, self._rested_at = False, 0
+        self._before = self._count()
+        if self.source.random() < 0.9:
+            self.set_policy(self.any_policy())
+        for slot in SLOTS:
+            if self.source.random() < STANDBY and len(self.supervisor.slots[slot]) == 1:
+                self.supervisor.start(slot)
+        if self.launch.snapshot_after_bytes == WHERE_PURGED and self._purges is None:
+            self._retain()
+        self._versions(number)
+
+    def _versions(self, number: int) -> None:
+        """In one of the phases they may be switched."""
+        if self.plan.seed % len(self.phases) == number:
+            versions.begin(self)
 
     def _archive(self) -> SqliteLog:
         folder = self.files.enter_context(TemporaryDirectory(prefix="muster-archive-"))
@@ -176,8 +200,9 @@ class World(Ending):
     def _retain(self) -> None:
         """Now and then, and once more while the history comes to rest."""
         self.supervisor.start("retention")
+        self._purges = None
         if not self.calm:
-            self.loop.after(self.source.uniform(*RETAIN_EVERY_S), self._retain)
+            self._purges = self.loop.after(self.source.uniform(*RETAIN_EVERY_S), self._retain)
 
     def any_policy(self) -> Policy:
         source = self.source
@@ -222,13 +247,23 @@ class World(Ending):
         self.broker.inject(subject, headers, payload)
 
     async def _history(self) -> None:
+        for number, phase in enumerate(self.phases):
+            self.phase = phase
+            if number:
+                self.begin_anew(number)
+                await asyncio.sleep(self.plan.idle_s(number))
+            await self._phase()
+        if len(self.phases) > 1:
+            await left.all_goes(self)
+
+    async def _phase(self) -> None:
         """Trouble, as long as the plan says; then rest. Where that is not a history yet, users go on in peace, and do it
         all once more: what a backup took back was in vain."""
-        plan, begin_s = self.plan, await self.trouble()
+        plan, begin_s = self.phase, await self.trouble()
         self.calm_down()
         await self.come_to_rest()
         again = 0
-        while self.witness.events < EVENTS and not plan.exact and again <= MORE:
+        while self._count()[0] - self._before[0] < EVENTS and not plan.exact and again <= MORE:
             if begin_s > plan.last_s:
                 begin_s, again = 0.0, again + 1
             await self._users_act(begin_s, begin_s + PEACE_S)
@@ -238,11 +273,11 @@ class World(Ending):
 
     async def trouble(self) -> float:
         """Up to where in the plan it went."""
-        plan, pace = self.plan, PACES[self.plan.workload]
+        plan, pace, begun_s = self.phase, PACES[self.plan.workload], self.loop.now_s
         begin_s, end_s = 0.0, pace.trouble_s
         while begin_s <= plan.last_s and (plan.exact or self.wants_more()):
             for fault in within(plan.faults, begin_s, end_s):
-                self.loop.at(START_S + fault.at_s, self._strike, fault)
+                self.loop.at(begun_s + fault.at_s, self._strike, fault)
             await self._users_act(begin_s, end_s)
             begin_s, end_s = end_s, end_s + pace.window_s
         return begin_s
@@ -269,12 +304,17 @@ class World(Ending):
     async def _users_act(self, begin_s: float, end_s: float) -> None:
         """What they do in this time of the plan begins now."""
         now_s = self.loop.now_s
-        for step in within(self.plan.steps, begin_s, end_s):
+        for step in within(self.phase.steps, begin_s, end_s):
             self.loop.at(now_s + step.at_s - begin_s, self.take, step)
         await asyncio.sleep(end_s - begin_s)
 
     def wants_more(self) -> bool:
-        return self.witness.events < IN_TROUBLE or self.faults.hits.total() < FAULTS
+        (events, struck), (before, struck_before) = self._count(), self._before
+        return events - before < IN_TROUBLE or struck - struck_before < FAULTS
+
+    def _count(self) -> tuple[int, int]:
+        """Events and faults so far."""
+        return self.witness.events, self.faults.hits.total()
 
     def _heal(self) -> None:
         """Faults end."""
@@ -330,7 +370,7 @@ class World(Ending):
 
     def more_steps(self, source: random.Random, count: int, within_s: float) -> list[Step]:
         """Such as this history has."""
-        kinds = Counter(step.what for step in self.plan.steps)
+        kinds = Counter(step.what for step in self.phase.steps)
         return workload.draw(source, count, 0.0, within_s, kinds) if kinds else []
 
     def _strike(self, fault: Fault) -> None:

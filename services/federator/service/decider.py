@@ -6,7 +6,6 @@ is several commits, behind each other.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 
 import events as ev
@@ -58,10 +57,10 @@ class Decider:
             self._stirred.clear()
 
     async def renew(self) -> None:
-        """For ever: keep the subject. A renewal is said and folded as all else is: what is decided stands on it, too."""
+        """For ever: keep the subject. As all else that is said: what is decided next stands on that."""
         while True:
-            await asyncio.sleep(max(0.0, self.writer.renew_at_s - time.monotonic()))
-            await self.say(lambda: [ev.Renewed()] if time.monotonic() >= self.writer.renew_at_s else [], "renew")
+            await self.writer.renewal_is_due()
+            await self.say(lambda: [ev.Renewed()], "renew")
 
     async def say(self, make: Callable[[], Sequence[Event]], cause: str) -> bool:
         """Append what `make` says of the state as it is then, and fold it; whether that was anything."""

@@ -12,7 +12,8 @@ import msgspec
 from events.jetstream import JetStreamLog
 from events.log import LogError
 from events.object_store import Bucket, bodies_bucket
-from services.console.retention import DAY_NS, retain
+from services.console.retention import retain
+from services.console.verify import verify
 from services.federator.bodies import Bodies
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
@@ -21,7 +22,7 @@ from services.writer import SteppedDown
 from tests.federator.audit import Violation
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
-from tests.simulation.launch import KEPT_FOR_S
+from tests.simulation.launch import retain_at_ns
 from tests.simulation.loop import STOPPED, VirtualLoop
 from tests.simulation.processes import Process
 from tests.simulation.supervisor import Starts
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from services.federator.backends import Reach
     from services.federator.bodies import Blobs
 
-FEDERATOR, SNAPSHOT, RETENTION = "federator", "snapshot", "retention"
+FEDERATOR, SNAPSHOT, RETENTION, VERIFY = "federator", "snapshot", "retention", "verify"
 NAME = "fed"
 """Of the federation."""
 MOST_SKEW_MS = 300_000
@@ -119,8 +120,9 @@ class Supervisor(Starts):
             if process.slot == SNAPSHOT:
                 return msgspec.json.encode(await take(log, FORM))
             if process.slot == RETENTION:
-                now_ns = Clock(self.world.loop).time_ns() + DAY_NS - round(KEPT_FOR_S * 1e9)
-                return await retain(log, None, days=1, now_ns=now_ns)
+                return await retain(log, None, days=1, now_ns=retain_at_ns(Clock(self.world.loop)))
+            if process.slot == VERIFY:
+                return await verify(log)
             reaches = await self.world.reaches(process)
             blobs = self.world.blobs(process, Bucket(log.connection, bodies_bucket(NAME)))
             bodies = Bodies(blobs, self._cipher)

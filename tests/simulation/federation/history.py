@@ -28,9 +28,9 @@ from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
 from tests.federator.jobs import for_clusters, plugin
 from tests.federator.served.people import Clients
-from tests.federator.served.process import FEDERATOR, RETENTION, Running, Supervisor
+from tests.federator.served.process import FEDERATOR, RETENTION, VERIFY, Running, Supervisor
 from tests.federator.served.stead import drawn
-from tests.simulation import strikes
+from tests.simulation import rest, strikes
 from tests.simulation.broker import Broker
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
@@ -39,7 +39,7 @@ from tests.simulation.federation.member import Member
 from tests.simulation.federation.ports import reach
 from tests.simulation.federation.training import OF_FEDERATION
 from tests.simulation.federation.witness import NAME, Witness
-from tests.simulation.loop import START_S, VirtualLoop
+from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.plan import FAULTS, IN_TROUBLE, PACES, Outcome, Plan
 from tests.simulation.processes import Process
 from tests.simulation.stead import simulated
@@ -65,6 +65,7 @@ class Federation(Ending):
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.seed = plan, plan.seed
+        self.phases = plan.phases()
         self.outcome = Outcome(plan.seed)
         self.loop = VirtualLoop()
         super().__init__(self.loop)
@@ -89,6 +90,10 @@ class Federation(Ending):
         """Whose users have no answer yet."""
         self._calm_s = 0.0
         """When faults ended; 0: they did not."""
+        self._before = (0, 0)
+        """Events and faults when this phase began."""
+        self._patience: Handle | None = None
+        """When users lose it."""
         self.members = [self.member_type(self, alias, part(plan, number)) for number, alias in enumerate(MEMBERS)]
 
     # --------------------------------------------------------------------------------------------------------- running
@@ -131,6 +136,7 @@ class Federation(Ending):
         own = Counter({f"federator's {name}": times for name, times in self.faults.hits.items()})
         outcome.faults = dict(sum((Counter(one.faults) for one in parts), own))
         outcome.seen = dict(sum((Counter(one.seen) for one in parts), Counter(self.witness.seen)))
+        self.count["commits of the federation purged"] += self.broker.first - 1
         outcome.tried = dict(sum((Counter(one.tried) for one in parts), self.count))
 
     async def _main(self) -> None:
@@ -146,13 +152,30 @@ class Federation(Ending):
             task.cancel()
 
     async def _history(self) -> None:
-        pace, plan = PACES[self.plan.workload], self.plan
+        for number, phase in enumerate(self.phases):
+            for member in self.members:
+                member.phase = member.phases[number]
+            if number:
+                self._begin_anew(number)
+                await asyncio.sleep(self.plan.idle_s(number))
+            await self._phase(phase)
+
+    def _begin_anew(self, number: int) -> None:
+        """As `World`."""
+        if self._patience is not None:
+            self._patience.cancel()
+        self._calm_s, self._before = 0.0, self._count()
+        for member in self.members:
+            member.begin_anew(number)
+
+    async def _phase(self, plan: Plan) -> None:
+        pace, begun_s = PACES[plan.workload], self.loop.now_s
         for fault in plan.faults:
             if is_of_federation(fault):
-                self.loop.at(START_S + fault.at_s, self._strike, fault)
+                self.loop.at(begun_s + fault.at_s, self._strike, fault)
         for step in plan.steps:
             if step.what in OF_FEDERATION and step.at_s < pace.trouble_s:
-                self.loop.at(START_S + step.at_s, self.safely, self._take, step)
+                self.loop.at(begun_s + step.at_s, self.safely, self._take, step)
         await asyncio.gather(*(member.trouble() for member in self.members))
         self._calm_s = self.loop.now_s
         self.faults.lift()
@@ -160,18 +183,24 @@ class Federation(Ending):
             member.calm_down()
         for process in self.supervisor.ever:
             self.supervisor.wake(process)
-        self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
+        self._patience = self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
         await asyncio.gather(*(member.come_to_rest() for member in self.members))
         serving = self.supervisor.serving()
         assert serving is not None
         self.witness.check(self.members, serving)
         for member in self.members:
             await member.check_what_is_left()
+        if (first := self.broker.first) > 1:
+            rest.purged_verified(await self.supervisor.child(VERIFY), first, self.broker.bucket.denied)
 
     def wants_more(self) -> bool:
+        (events, struck), (before, struck_before) = self._count(), self._before
+        return events - before < IN_TROUBLE or struck - struck_before < FAULTS
+
+    def _count(self) -> tuple[int, int]:
+        """Events and faults so far."""
         events = self.witness.events + sum(member.witness.events for member in self.members)
-        struck = self.faults.hits.total() + sum(member.faults.hits.total() for member in self.members)
-        return events < IN_TROUBLE or struck < FAULTS
+        return events, self.faults.hits.total() + sum(member.faults.hits.total() for member in self.members)
 
     def restless(self) -> str:
         """What keeps the federation from being at rest; empty when nothing does."""
@@ -236,7 +265,7 @@ class Federation(Ending):
         """Whatever is not settled is cancelled, and whoever asks for it afterwards waits as long."""
         for job in (*self.witness.unsettled(), *self.witness.held_again(self.members)):
             self.people.cancel(job.name)
-        self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
+        self._patience = self.loop.after(PATIENCE_S, self.safely, self._lose_patience)
 
     def kill(self, process: Process) -> None:
         process.starts.kill(process)

@@ -84,7 +84,8 @@ class Member(World):
         return self.federation.wants_more()
 
     def restless(self) -> str:
-        return super().restless() or self.federation.restless()
+        awaited = self.kube.awaited_by(self.federation.supervisor.alive())
+        return super().restless() or ("the federator awaits an answer" if awaited else self.federation.restless())
 
     def kill(self, process: Process) -> None:
         process.starts.kill(process)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from services.federator.backends import gangs
+from tests.simulation import turnover
 from tests.simulation.told import Object
 from tests.simulation.workload import WEIGHTS, Workload
 
@@ -14,11 +16,14 @@ OF_FEDERATION = {"submit": 6, "cancel": 1, "look": 1, "retention": 1}
 """Steps that go to the federation, and how often they come against the rest."""
 OF_MEMBERS = {"training_ends": 4, "training_fails": 1.5, "training_pod": 1.5, "training_deleted": 1}
 """Steps about federated jobs on one member."""
+DELETED = 0.8
+"""How many of the runs, between two phases of a long history."""
 USUAL = ("pod", "burst", "gang", "declared_gang", "node", "node_gone", "node_changed", "delete", "fail", "stolen")
 
 
 class Training(Workload):
     weights: Mapping[str, float] = {**{what: WEIGHTS[what] for what in USUAL}, **OF_FEDERATION, **OF_MEMBERS}
+    of_others = NAMESPACE
 
     def race(self, kind: str, name: str) -> None:
         """Nobody makes a pod of a Job's by hand: it would be nobody's, and the run's for all that anybody knows."""
@@ -45,10 +50,24 @@ class Training(Workload):
 
     def training_deleted(self) -> None:
         """Somebody deletes a run by hand: its first Job, with all that belongs to it."""
-        jobs = self.api.by_path["batch", "v1", "jobs"]
-        firsts = [key for key, entry in jobs.entries.items() if gangs.FIRST not in entry.object["metadata"]["labels"]]
-        if firsts:
-            self.api.delete(jobs, *self.random.choice(firsts))
+        if firsts := self._firsts():
+            self.api.delete(self._jobs, *self.random.choice(firsts))
+
+    def turnover(self) -> None:
+        """Most runs are deleted, too."""
+        turnover.turnover(self)
+        for key in self._firsts():
+            if self.random.random() < DELETED:
+                self.attempt(self.api.delete, self._jobs, *key)
+
+    @property
+    def _jobs(self) -> Any:
+        return self.api.by_path["batch", "v1", "jobs"]
+
+    def _firsts(self) -> list[tuple[str, str]]:
+        """Of each run the first Job."""
+        jobs = self._jobs.entries.items()
+        return [key for key, entry in jobs if gangs.FIRST not in entry.object["metadata"]["labels"]]
 
     def _of_training(self) -> list[Object]:
         return [entry.object for key, entry in self.api.pods.entries.items() if key[0] == NAMESPACE]

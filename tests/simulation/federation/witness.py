@@ -241,5 +241,5 @@ def _owners(pod: Object) -> set[str]:
 
 
 def _but_sequence(state: State) -> list[bytes]:
-    """A service does not fold what says only that its subject is renewed."""
+    """A service does not fold what is nobody's."""
     return [*FORM.lines(state)][1:]
