@@ -107,8 +107,9 @@ def test_one_seed_is_one_history() -> None:
 @pytest.mark.parametrize("name", plants.PLANTS)
 def test_a_rule_that_is_broken_on_purpose_is_found(name: str) -> None:
     with plants.planted(name):
-        _, seeds, violation = plants.found(name, WITHIN, FIRST.get(name, 0))
+        _, seeds, violation = plants.found(name, WITHIN, first := FIRST.get(name, 0))
     assert seeds, violation
+    assert simulation.run(first + seeds - 1)[0] == "", "found without the plant"
 
 
 def test_every_rule_has_its_plants() -> None:
