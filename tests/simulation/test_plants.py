@@ -63,3 +63,5 @@ def test_the_simulator_finds_it(name: str) -> None:
     first = PLANTS[name].first + PASSED_OVER.get(name, 0)
     tally = run_many(first, WITHIN, extra=("--plant", name), until_failure=True, workers=1)
     assert tally.failed, f"{name}: not within {WITHIN} seeds"
+    violation = tally.failed[min(tally.failed)].violation
+    assert violation.startswith("Violation: "), f"it only crashes: {violation}"
