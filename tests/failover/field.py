@@ -54,8 +54,10 @@ class Read(NamedTuple):
 class Field:
     """Get one from `running`."""
 
-    def __init__(self, directory: Path, servers: ServerCluster, cluster: SimulatedCluster, tls: TlsFiles) -> None:
-        self.directory, self.servers, self.cluster = directory, servers, cluster
+    def __init__(
+        self, directory: Path, servers: ServerCluster, cluster: SimulatedCluster, tls: TlsFiles, every_s: float
+    ) -> None:
+        self.directory, self.servers, self.cluster, self.every_s = directory, servers, cluster, every_s
         self.services: dict[str, Process] = {}
         self.read: list[Read] = []
         self.finished = 0
@@ -122,7 +124,7 @@ class Field:
                     one["metadata"]["annotations"] = {DURATION: str(LIFE_MS)}
                     self.cluster.create(one)
                 self.made += 1
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(self.every_s)
 
     async def follow(self) -> None:
         async for batch in self.log.follow():
@@ -154,7 +156,7 @@ class Field:
 
     async def goes_on(self) -> None:
         """Until all gangs are bound that are made in the next second."""
-        made = self.made + round(1 / EVERY_S)
+        made = self.made + round(1 / self.every_s)
         await self.until(lambda: self.bound() >= made, "gangs to be bound")
 
     def bound(self) -> int:
@@ -221,8 +223,8 @@ def certificates(directory: Path) -> TlsFiles:
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Field]:
-    """All of it, until gangs are bound."""
+async def running(directory: Path, every_s: float = EVERY_S) -> AsyncIterator[Field]:
+    """All of it, until gangs are bound. `every_s`: between two of them."""
     tls = certificates(directory)
     passwords = {user: f"of {user}" for user in users()}
     async with AsyncExitStack() as stack:
@@ -232,7 +234,7 @@ async def running(directory: Path) -> AsyncIterator[Field]:
         cluster = await stack.enter_async_context(SimulatedCluster())
         cluster.load(nodes(NODES))
         cluster.write_kubeconfig(directory / "kubeconfig")
-        field = Field(directory, servers, cluster, tls)
+        field = Field(directory, servers, cluster, tls, every_s)
         for role in ROLES:
             field.start(role)
         stack.callback(field.stop)

@@ -17,10 +17,12 @@ from tests.failover.field import CLUSTER, SNAPSHOTS, STREAMS, WITHIN_S, Field, r
 
 FIRST_TAKEN = 4
 """Ingest, two planners and one binder."""
+EVERY_S = 0.25
+"""Between two gangs: every step still meets some, and none has to wait for processors."""
 
 
 async def test_three_servers_lose_one_after_another_and_the_log_loses_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path) as field:
+    async with running(tmp_path, EVERY_S) as field:
         await field.whole()
         await every_stream_stands_on_three_servers(field)
         await the_leader_dies(field)

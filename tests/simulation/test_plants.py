@@ -30,6 +30,15 @@ EARLY = (
     "unreadable node kept",
 )
 """Found within a few seeds, whatever else changes: one for each kind of invariant."""
+PASSED_OVER = {
+    "intent given up in doubt": 1,
+    "outcome without effect": 1,
+    "binding without preconditions": 6,
+    "ports not planned": 1,
+    "preferred is required": 1,
+    "first page": 1,
+}
+"""Seeds that find nothing."""
 WITHIN = 24
 
 
@@ -50,5 +59,9 @@ def test_there_are_at_least_twenty() -> None:
 
 @pytest.mark.parametrize("name", EARLY)
 def test_the_simulator_finds_it(name: str) -> None:
-    tally = run_many(PLANTS[name].first, WITHIN, extra=("--plant", name), until_failure=True)
+    """By one process: a second has to import everything, too, and goes on where the first has found it."""
+    first = PLANTS[name].first + PASSED_OVER.get(name, 0)
+    tally = run_many(first, WITHIN, extra=("--plant", name), until_failure=True, workers=1)
     assert tally.failed, f"{name}: not within {WITHIN} seeds"
+    violation = tally.failed[min(tally.failed)].violation
+    assert violation.startswith("Violation: "), f"it only crashes: {violation}"

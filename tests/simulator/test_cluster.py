@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from services.simulator import __main__ as command
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
 from tests.contract.client import Client, Endpoint
@@ -324,27 +325,37 @@ async def test_a_process_of_its_own_serves_manifests_until_sigterm(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--port", "99999"], b"argument --port: expected a port, not '99999'"),
-        (["--port", "-1"], b"argument --port: expected a whole number, not '-1'"),
-        (["--limit", "x"], b"argument --limit: expected a whole number, not 'x'"),
-        (["--kubeconfig", "/nowhere/at/all"], b"error: /nowhere/at/all: No such file or directory"),
+        (["--port", "99999"], "argument --port: expected a port, not '99999'"),
+        (["--port", "-1"], "argument --port: expected a whole number, not '-1'"),
+        (["--limit", "x"], "argument --limit: expected a whole number, not 'x'"),
     ],
 )
-async def test_a_process_tells_what_is_wrong_with_its_arguments(arguments: list[str], said: bytes) -> None:
+def test_arguments_that_are_wrong_are_a_usage_error(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["simulator", *arguments])
+    monkeypatch.setattr(command, "_serve", None)  # who took them would serve for ever
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_what_is_wrong_with_a_manifest_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = tmp_path / "bad.yaml"
+    manifest.write_text("kind: Node\n")
+    monkeypatch.setattr("sys.argv", ["simulator", "--nodes", str(manifest)])
+    assert command.main() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "bad.yaml, document 1: apiVersion: expected a name" in line
+
+
+async def test_a_process_tells_what_is_wrong_with_a_file_that_it_cannot_write() -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.simulator", *arguments, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "services.simulator", "--kubeconfig", "/nowhere/at/all"), stderr=asyncio.subprocess.PIPE
     )
     _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
-    assert said in errors.splitlines()[-1]
-
-
-async def test_a_process_tells_what_is_wrong_with_a_manifest(tmp_path: Path) -> None:
-    manifest = tmp_path / "bad.yaml"
-    manifest.write_text("kind: Node\n")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.simulator", "--nodes", str(manifest), stderr=asyncio.subprocess.PIPE
-    )
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == 2
-    assert b"bad.yaml, document 1: apiVersion: expected a name" in errors
+    assert b"error: /nowhere/at/all: No such file or directory" in errors.splitlines()[-1]

@@ -209,7 +209,7 @@ def go_on(world: World) -> None:
 
 
 @given(st.lists(STEP, min_size=10, max_size=25))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_after_any_joins_and_leaves_nothing_waits_for_ever(steps: list[tuple[str, str]]) -> None:
     """Far less log time than a retry's five minutes passes before everything that fits is bound."""
     policy = msgspec.structs.replace(DEFAULT_POLICY, retry_ms=300_000)

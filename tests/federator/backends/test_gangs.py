@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,8 +31,9 @@ from services.federator.backends.scripts import OPTIONS
 from services.simulator.workloads import pods_of
 from tests.federator.backends.sites import OWNER, job
 from tests.manifests import node
+from tests.shared import SHARED
 
-PUBLISHED = Path("/work/shared/manifests/openpai")
+PUBLISHED = SHARED / "manifests" / "openpai"
 
 
 def full() -> dict[str, Any]:

@@ -301,17 +301,17 @@ class Served(Ending, World):
 
     async def _history(self) -> None:
         heal = self.loop.at(START_S + FAULTS_END_MS / 1_000, self.faults.lift)
-        if await self._rests():
+        if await self._rests(self.is_over):
             self.supervisor.restart()
             await asyncio.wait({self.broken}, timeout=1.0)
-            if await self._rests():
+            if await self._rests(lambda: self.is_over() and self._is_cleared()):
                 self.safely(self._end)
         heal.cancel()
 
-    async def _rests(self) -> bool:
+    async def _rests(self, rests: Callable[[], bool]) -> bool:
         """Waits for that; whether it came."""
         while self.now_ms < LONGEST_MS and not self.broken.done():
-            if self.is_over():
+            if rests():
                 return True
             await asyncio.wait({self.broken}, timeout=1.0)
         late = {account: [*strays] for account, strays in self.told.strays.items()}
@@ -325,11 +325,13 @@ class Served(Ending, World):
         serving = self.serving()
         if serving is None or serving.federator is None or serving.federator.decider.writer.last != len(self.log):
             return False
-        if len(self._parts()) != 2 * len(self.broker.bodies.names()):
-            return False  # one goes in two steps
         state = self.told
         settled = all(job.phase == SETTLED for job in state.jobs.values())
         return settled and not [*forgotten.forgotten(state.over)] and not self.is_loose()
+
+    def _is_cleared(self) -> bool:
+        """Bodies go in two steps; and a part that one who was replaced kept lies there until somebody starts."""
+        return len(self._parts()) == 2 * len(self.broker.bodies.names())
 
     def _parts(self) -> set[str]:
         """Of bodies: two of each that is whole."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from services.simulator.openpai.schema import validate
+from tests.shared import SHARED
 
-PUBLISHED = Path("/work/shared/manifests/openpai")
+PUBLISHED = SHARED / "manifests" / "openpai"
 
 JOB: dict[str, Any] = {
     "protocolVersion": 2,
@@ -97,5 +97,7 @@ def test_names_that_are_given_twice() -> None:
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no published manifests here")
 def test_published_jobs_are_accepted() -> None:
-    for file in sorted(PUBLISHED.glob("*.yaml")):
+    files = sorted(PUBLISHED.glob("*.yaml"))
+    assert files
+    for file in files:
         assert validate(yaml.safe_load(file.read_text())) == [], file.name

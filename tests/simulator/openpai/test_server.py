@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from services.simulator.openpai import __main__ as command
 from services.simulator.openpai.jobs import Life
 from services.simulator.openpai.limits import Limits
 from services.simulator.openpai.server import BASE, LateFault, OpenPai, Served
@@ -163,37 +164,35 @@ async def test_as_a_process() -> None:
         assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
-@pytest.mark.parametrize("wrong", ["v100:soon", ":50", "v100:-1"])
-def test_a_cluster_that_is_none_is_a_usage_error(wrong: str) -> None:
-    """As it was: a traceback."""
-    command = [sys.executable, "-m", "services.simulator.openpai", wrong]
-    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    assert ended.returncode == 2
-    assert f"{wrong!r}: expected an alias" in ended.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["v100", "--port", "{taken}"],
-            "error: error while attempting to bind on address ('127.0.0.1', {taken}): ",
-        ),
+        (["v100:soon"], "'v100:soon': expected an alias"),
+        ([":50"], "':50': expected an alias"),
+        (["v100:-1"], "'v100:-1': expected an alias"),
         (["v100", "--port", "99999"], "argument --port: expected a port, not '99999'"),
         (["v100", "--dying-ms", "-1"], "argument --dying-ms: expected a whole number, not '-1'"),
         (["v100", "v100:50"], "v100 v100: expected each alias once"),
     ],
 )
-def test_what_cannot_be_served_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
-    """As it was: a traceback of a port that is taken; two clusters of one name were one."""
+def test_what_cannot_be_served_is_a_usage_error(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it was: a traceback; two clusters of one name were one."""
+    monkeypatch.setattr("sys.argv", ["openpai", *arguments])
+    monkeypatch.setattr(command, "_serve", None)  # who took them would serve for ever
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_port_that_is_taken_is_one_line_and_exit_code_2() -> None:
+    """As it was: a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
-        command = [
-            sys.executable,
-            "-m",
-            "services.simulator.openpai",
-            *(each.format(taken=taken) for each in arguments),
-        ]
-        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        process = [sys.executable, "-m", "services.simulator.openpai", "v100", "--port", str(taken)]
+        ended = subprocess.run(process, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
     assert ended.returncode == 2
-    assert said.format(taken=taken) in ended.stderr.splitlines()[-1]
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"error: error while attempting to bind on address ('127.0.0.1', {taken}): ")
