@@ -55,11 +55,13 @@ def wants_device(workload: Workload) -> None:
 
 
 def has_device(workload: Workload) -> None:
-    """A pod of somebody else's, on a node that may offer none."""
-    node = workload.any_node()
+    """A pod of somebody else's, on a node that may offer none: its plugin is gone, and in half of them it comes again."""
+    rnd, node, device = workload.random, workload.any_node(), workload.random.choice(DEVICES)
     if node:
-        containers = _asking(workload.random.choice(DEVICES))
-        workload.pod(of=0, schedulerName="default-scheduler", nodeName=node, containers=containers)
+        if rnd.random() < 0.5:
+            goes(workload, device)
+            workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, _offer, workload, node, device, "2")
+        workload.pod(of=0, schedulerName="default-scheduler", nodeName=node, containers=_asking(device))
 
 
 def asked_by(pod: Object) -> list[str]:
