@@ -439,10 +439,4 @@ MORE: dict[str, Plant] = {
         (("        if version == intent.resource_version:\n", "        if False:\n"),),
         first=FURTHER_FROM,
     ),
-    "device forgotten": Plant(
-        "who holds a resource that no node offers does not hold it any more once one does",
-        "services.state.nodes",
-        (("                    self._claimed[kind, row] += pods * more[info]\n", ""),),
-        first=FURTHER_FROM,
-    ),
 }
