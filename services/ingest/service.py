@@ -189,15 +189,20 @@ class Reader:
                 logger.warning("%s: gangs declared there wait until it is granted", error)
                 return None
         self._tell_unread(versions)
-        await self._vanished(name)
+        await self._vanished(versions)
         return None
 
-    async def _vanished(self, name: str) -> None:
+    async def _vanished(self, versions: Sequence[Kind[Any]]) -> None:
         """A kind is not there any more, if the API server itself says so: a gateway that has lost its way to it may have
-        its very words, and has them for all that is asked, also for what is there."""
+        its very words, and has them for all that is asked, also for what is there; or for some of it, where one of
+        several servers behind it is not ready. Where the kind is named it is asked for again soon."""
+        name = versions[0].name
         if self.core.knows(name):
-            await _patiently("discover", granted=True)(self.client.discover)
-            await self._add(self.core.vanished_in_slices(name))
+            served: Served = await _patiently("discover", granted=True)(self.client.discover)
+            if any(served.tells(kind.resource) and served.has(kind.resource) for kind in versions):
+                logger.warning("%s are named, and were not found: asked for again", versions[0].resource.name)
+            else:
+                await self._add(self.core.vanished_in_slices(name))
 
     def _tell_unread(self, versions: Sequence[Kind[Any]]) -> None:
         """Once of each: gangs of a definition that has only other versions wait, and nothing else says why.
@@ -254,7 +259,7 @@ class Reader:
                     await self._follow(kind)
                 except NotFound as error:
                     logger.info("gone", extra={"kind": name, "because": str(error)})
-                    await self._vanished(name)
+                    await self._vanished(versions)
             await self._asked.wait()
             kind = await self._list_offered(versions, running=True)
             if kind is not None:

@@ -201,7 +201,9 @@ class Client(Transport):
         request = f"get {resource.name} {namespace}/{name}"
         try:
             answer = await self._repeated(request, "GET", _path(resource, namespace, name))
-        except NotFound:
+        except NotFound as error:
+            if not error.reason:  # not the object: its kind, or a gateway says so
+                raise
             return None
         return decoded(_group_decoder, request, answer.body)
 

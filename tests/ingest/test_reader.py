@@ -319,6 +319,27 @@ async def test_a_gateway_that_answers_for_the_api_server_deletes_no_pod_groups(f
     assert reader.core.knows(versions[0].name)
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_kind_that_is_named_is_not_gone_though_one_answer_says_so(named: bool) -> None:
+    """One of several API servers behind a gateway does not know it yet, and was asked; another says what there is. As it
+    was: all PodGroups were gone until they were listed again."""
+    versions = next(of for of in OFFERED if of[0].resource.api_version == POD_GROUPS["coscheduling/v1alpha1"])
+    resource = versions[0].resource
+
+    class Several:
+        async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
+            raise NotFound(f"list {resource.name}", 404, "", "404 page not found")
+            yield b""
+
+        async def discover(self) -> Served:
+            return Served({resource.api_version: frozenset({resource.plural} if named else {"elasticquotas"})})
+
+    reader = reading(Several())
+    reader.core.fold(facts.pod_group("train", "1", 2))
+    assert await reader._list_offered(versions) is None
+    assert reader.core.knows(versions[0].name) == named
+
+
 async def test_an_api_server_that_starts_anew_is_asked_again_whether_a_kind_is_gone() -> None:
     """It refuses everybody until it has read its roles; all of it was granted before."""
 

@@ -15,6 +15,7 @@ from services.kubernetes import binding, nesting
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.kubernetes.resources import Resource
 from services.kubernetes.transport import Answer, Transport, error_of, heeding, retrying, worth_repeating
 
 TOO_LARGE = "etcdserver: request is too large"
@@ -119,6 +120,22 @@ async def test_that_a_pod_is_gone_is_said_by_a_status_alone(monkeypatch: pytest.
             await client.get_pod("default", "p")
         answers.pop(0)
         assert await client.get_pod("default", "p") is None
+
+
+async def test_that_a_pod_group_is_gone_is_said_by_a_status_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it is the kind, or a gateway says so. As it was: its status counted as written, and was not (520773)."""
+    async with Client(direct("http://127.0.0.1:1")) as client:
+        answers = [b"404 page not found\n", b'{"kind": "Status", "code": 404, "reason": "NotFound"}']
+
+        async def answer(*_: object) -> Answer:
+            return Answer(404, answers[0])
+
+        monkeypatch.setattr(client, "send", answer)
+        groups = Resource.custom("scheduling.x-k8s.io/v1alpha1", "podgroups")
+        with pytest.raises(NotFound, match="404 page not found"):
+            await client.get_pod_group(groups, "default", "g")
+        answers.pop(0)
+        assert await client.get_pod_group(groups, "default", "g") is None
 
 
 def test_a_page_in_place_of_an_answer_is_told_in_one_line() -> None:

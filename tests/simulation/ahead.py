@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import events as ev
 from services.planner.core import Cycle
-from services.state import cohorts, queueing
+from services.state import cohorts, membership, queueing
 from services.state.slices import at_once
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from events.envelope import Commit
     from services.state.fold import State
+    from services.state.records import Group
 
 
 def first(state: State, shard: str) -> str:
@@ -39,6 +44,26 @@ def has_room(state: State, key: str) -> bool:
     416915): that is no lack of room."""
     cycle = _tried(state, key)
     return bool(cycle.placed) or any(event.reason == "GangTooLarge" for event, _ in cycle.refusals.values())
+
+
+def out_of_order(state: State, commit: Commit, touched: Mapping[str, int], policy_at: int) -> str:
+    """Each group is one entry of the queue, and of what is proposed the higher priority comes first, as far as nothing of
+    these groups was `touched` since, nor the policy. Empty: so it is."""
+    basis = commit.header.basis
+    keys = [event.group for event in commit.events if isinstance(event, ev.GangPlaced)]
+    if len(keys) != len(set(keys)):
+        return "a group is proposed twice in one cycle"
+    if policy_at > basis or state.rules_version != 1:  # the second have another order
+        return ""
+    groups = [state.groups.get(key) for key in keys if touched.get(key, 0) <= basis]
+    found = [_priority(state, group) for group in groups if group is not None and group.since <= basis]
+    return "" if found == sorted(found, reverse=True) else f"proposals of the priorities {found}"
+
+
+def _priority(state: State, group: Group) -> int:
+    declared = (state.gangs[key].declaration for key in group.gangs)
+    own = [found.priority for found in declared if found is not None and found.priority is not None]
+    return max(own or [state.pods[uid].fact.priority for uid in membership.members(state, group)])
 
 
 def _tried(state: State, key: str) -> Cycle:

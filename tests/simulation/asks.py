@@ -67,5 +67,31 @@ OPENING = (
     _opens("1", {"hostPort": 81}),
 )
 """And those of a gang that is rolled out: what they open before and anew may collide or not."""
+MIDDLE = "1767226100"
+"""A time in the middle of those that autoscalers taint with."""
+
+
+def _tolerates(key: str, operator: str) -> tuple[Object, Object]:
+    return {"cpu": "1"}, {"tolerations": [{"key": key, "operator": operator, "value": MIDDLE}]}
+
+
+def _terms(*terms: Object) -> tuple[Object, Object]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"cpu": "1"}, {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def _named(operator: str) -> tuple[Object, Object]:
+    return _terms({"matchFields": [{"key": "metadata.name", "operator": operator, "values": ["n1"]}]})
+
+
+COMPARING = (
+    _tolerates("ToBeDeletedByClusterAutoscaler", "Gt"),
+    _tolerates("ToBeDeletedByClusterAutoscaler", "Lt"),
+    _named("In"),
+    _named("NotIn"),
+    _terms({}),
+    _terms({}, *ZONE_A),
+)
+"""And the rarest: tolerations that compare numbers, nodes by name, terms that match nothing."""
 PLAIN, OF_GANGS = 6, 10
 """So many of them are of pods that come in numbers; so many of gangs. A gang with a claim on a volume waits for ever."""

@@ -21,10 +21,10 @@ from services.ingest import service as ingest
 from services.kubernetes import share
 from services.kubernetes.client import Client
 from services.planner import limits, placement
-from services.state import commits, deadlines, declarations, form, snapshot, tallies
+from services.state import commits, deadlines, declarations, fits, form, snapshot, tallies
 from tests.bounds import FORGETFUL
 from tests.simulation import launch
-from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM
 
 CRAMPED, TERSE = 0.25, 0.2
 """In how many histories: all bounds but those of a decision; those of a decision."""
@@ -64,6 +64,8 @@ NEWEST: tuple[tuple[Any, str, int], ...] = (
 """Besides, in later histories."""
 LATEST: tuple[tuple[Any, str, int], ...] = ((share, "LEAST", 1),)
 """And in the latest."""
+FURTHER: tuple[tuple[Any, str, int], ...] = ((fits, "MOST_TAINTS", 2),)
+"""And in those behind them, the same for who decides again."""
 SAYING: tuple[tuple[Any, str, int], ...] = (
     (commits, "PODS_SURELY_FIT", 0),
     (commits, "PODS_NAMED", 2),
@@ -78,7 +80,7 @@ def cramped(seed: int) -> Iterator[ExitStack]:
     source = random.Random(f"{seed}/cramped")
     with ExitStack() as throughout, ExitStack() as meanwhile:
         if seed >= WIDER_FROM and source.random() < CRAMPED:
-            _patch(throughout, DECIDING)
+            _patch(throughout, (*DECIDING, *(FURTHER if seed >= FURTHER_FROM else ())))
             _patch(meanwhile, (*FORGETFUL, *SERVICES))
             _patch(meanwhile, (*(NEWEST if seed >= NEWEST_FROM else ()), *(LATEST if seed >= LATEST_FROM else ())))
         if seed >= WIDER_FROM and source.random() < TERSE:

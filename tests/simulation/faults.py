@@ -72,6 +72,8 @@ class Surroundings(Protocol):
 
     def refuse(self, on: str, pod: str, for_s: float) -> None: ...
 
+    def keep(self, pod: str, for_s: float) -> None: ...
+
     def race(self, kind: str, pod: str) -> None: ...
 
     def join(self, shard: str, for_s: float) -> None: ...
@@ -99,9 +101,21 @@ STRIKES: dict[str, Strike] = {
         STRIKES["late, refused meanwhile"](request, fault, around),
         around.refuse("patch", request.name, fault.for_s),
     ),
+    "late, fence kept": lambda request, fault, around: (
+        STRIKES["late, refused meanwhile"](request, fault, around),
+        around.keep(request.name, fault.for_s),
+    ),
     "webhook": lambda request, fault, around: (
         request.refuse(403),
         around.refuse(fault.on, request.name, fault.for_s),
+    ),
+    "late, failed": lambda request, fault, _: (
+        request.arrive(fault.for_s, answer=False),
+        request.refuse(fault.code),
+    ),
+    "kept as it is": lambda request, fault, around: (
+        around.keep(request.name, fault.for_s),
+        request.arrive(),
     ),
     "crash before": lambda request, fault, around: around.kill(request.process),
     "crash after": lambda request, fault, around: (request.arrive(), around.kill(request.process)),
@@ -305,6 +319,26 @@ LATEST = (
 )
 """And the latest: restores after which the versions are raised; an ingest that is away for long; one that is
 started with other names of schedulers, and later with the former."""
+
+
+FURTHER = (
+    Draw(3, "refused", ("bind", "bind", "patch", "evict"), codes=(404, 409), times=3),
+    Draw(3, "failed", ("bind",), codes=(1409,), times=3),
+    Draw(3, "late, failed", ("bind",), for_s=(0.2, 8.0), codes=(1409,), times=2),
+    Draw(2, "refused", ("bind",), codes=(1409,), times=3),
+    Draw(3, "late, fence kept", ("bind",), for_s=(0.5, 8.0), times=2),
+    Draw(2, "late, refused meanwhile", ("patch",), for_s=(0.5, 8.0), times=3),
+    Draw(3, "kept as it is", ("patch",), for_s=(0.0, 8.0), times=3),
+    Draw(3, "unwelcome", slots=("binder",), for_s=(3.0, 20.0), codes=(429,), what=("evict",)),
+    Draw(3, "policies tried", for_s=(1.0, 12.0), times=5),
+    Draw(2, "misled", (*EFFECTS, "get", "list", "watch"), codes=(2404,), times=3),
+    Draw(2, "misrouted", slots=READERS, for_s=(0.1, 3.0)),
+    Draw(2, "overtaken", PROPOSAL, PLANNERS, for_s=(0.02, 0.4), times=6, what=("device goes",)),
+)
+"""And the last: webhooks that answer 404 and 409, or put a pod's status back as it was; a storage that fails as a binding
+is written, which the API server tells as a conflict, be it written or not; a budget that lets nobody go for long; an
+admin who tries out policies; a gateway that has lost the API server, and says so in its words, of whatever is
+asked, or as one of several servers does not know of PodGroups; devices that go while they are given to somebody."""
 
 
 FEDERATOR = ("federator",)

@@ -37,8 +37,16 @@ def kind_goes(workload: Workload) -> None:
     workload.server.withdraw(collection)
     if rnd.random() < INSTALLED_AGAIN:
         new: Object = {"apiVersion": "/".join(DEFINITIONS[:2]), "kind": "CustomResourceDefinition"}
-        new |= {"metadata": {"name": name}, "spec": crd["spec"]}
+        new |= {"metadata": {"name": name}, "spec": _otherwise(crd["spec"]) if workload.further else crd["spec"]}
         workload.server.loop.after(rnd.uniform(*WITHIN_S), workload.attempt, api.apply_new, new)
+
+
+def _otherwise(spec: Object) -> Object:
+    """As another release of its operator has it: with the subresource for statuses, if it had none, and without it."""
+    first, *others = spec["versions"]
+    subresources = {} if "subresources" in first else {"subresources": {"status": {}}}
+    without = {field: value for field, value in first.items() if field != "subresources"}
+    return {**spec, "versions": [without | subresources, *others]}
 
 
 def _collection(workload: Workload, crd: Object) -> Any:

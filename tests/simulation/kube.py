@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,6 +30,7 @@ from services.simulator.kubelet import Kubelet
 from services.simulator.selectors import predicate
 from services.simulator.store import Change, Collection, Entry, Store, decode, encode
 from services.simulator.watches import Lists, View, _told, error_line
+from tests.simulation.answers import OF_A_PROXY, REASONS
 from tests.simulation.clock import EPOCH_NS
 from tests.simulation.faults import Faults
 from tests.simulation.loop import START_S, VirtualLoop
@@ -38,19 +39,6 @@ from tests.simulation.processes import Process
 CONNECTIONS = 128
 TIMEOUT_S = 30.0
 """After this long without an answer Muster's client gives up a request."""
-REASONS = {
-    401: ("Unauthorized", "Unauthorized"),
-    403: ("Forbidden", 'admission webhook "no.example" denied the request'),
-    409: ("Conflict", 'Operation cannot be fulfilled on resourcequotas "pods": the object has been modified'),
-    410: ("Expired", "too old resource version"),
-    429: ("TooManyRequests", "too many requests"),
-    500: ("InternalError", "etcdserver: request timed out"),
-    503: ("ServiceUnavailable", "apiserver not ready"),
-    504: ("Timeout", "request did not complete within the allotted timeout"),
-}
-PAGE = b"<html><body>It works!</body></html>"
-OF_A_PROXY = {1000 + code: Answer(code, PAGE) for code in (200, 302, 404, 502)}
-"""What something between answers in the server's place."""
 WATCH_LIFE_S = (40.0, 120.0)
 BOOKMARKED, BOOKMARK_EVERY_S = 0.5, 4.0
 """How many watches have bookmarks, and how often."""
@@ -198,6 +186,8 @@ class ApiServer:
         self.kubelet = _Kubelet(self.api, startup_ms=200, termination_ms=500)
         self.lists = Lists()
         self._asked: list[Asked] = []
+        self.asked = Counter[str]()
+        """Requests by what is asked, as faults name it."""
         self.bookmarks: random.Random | None = None
         """Which watches have them; None: none."""
         self.created = 200
@@ -212,6 +202,8 @@ class ApiServer:
         """How often etcd was restored."""
         self.refused: dict[tuple[str, str], float] = {}
         """What a webhook refuses (bind, evict, patch) of which pod, and until when."""
+        self.kept: dict[str, float] = {}
+        """The status of which pods a webhook puts back as it was, and until when."""
         self.unwelcome: dict[tuple[str, str], tuple[int, float]] = {}
         """(whose, what; empty: all) → how it is refused, and until when: his token or a permission is taken away."""
 
@@ -269,6 +261,7 @@ class ApiServer:
 
     async def request(self, process: Process, on: str, name: str, execute: Callable[[], Answer]) -> Answer:
         """`on`, `name`: what is asked, of which object, for the faults. Raises Unreachable."""
+        self.asked[on] += 1
         asked = Asked(self, process, on, name, execute)
         self._asked = [one for one in self._asked if not one.answer.done()]
         self._asked.append(asked)
@@ -330,6 +323,8 @@ class ApiServer:
     def _put(
         self, verb: str, collection: Collection, namespace: str, name: str, body: Any, content_type: str, sub: str
     ) -> Entry:
+        if collection is self._pods and sub == "status" and self.kept.get(name, 0.0) > self.loop.now_s:
+            body = {"metadata": body.get("metadata", {})}  # its preconditions count
         if verb == "PATCH":
             return self.api.patch(collection, namespace, name, body, content_type, sub)
         if (verb, sub) == ("POST", ""):
@@ -410,6 +405,7 @@ class Asked:
             self._reply(OF_A_PROXY[code], 0.0)
             return
         reason, message = REASONS[code]
+        code %= 1_000
         after = 1.0 if code == 429 else None
         own = code == 429 and self.server.turns_away and self._on != "evict"
         self._reply(Answer(code, TURNED_AWAY if own else ApiError(code, reason, message).body, after), 0.0)

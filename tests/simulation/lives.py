@@ -66,6 +66,11 @@ class Lives:
         yet, as the versions that would keep him from it are those of before, too."""
         return (uid, node) in self._stale
 
+    @property
+    def may_come_again(self) -> bool:
+        """Whether etcd was restored, and what is gone may be there again."""
+        return self._over is None
+
     def begins_to_list(self) -> None:
         self._listed_too_soon = self.to_be_listed
 

@@ -4,7 +4,7 @@ bounds that are met at once, what cannot be read for a while."""
 from __future__ import annotations
 
 from tests.simulation import koordinator, rollouts, upstream
-from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM, Plant
+from tests.simulation.planting import FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM, Plant
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -309,14 +309,14 @@ MORE: dict[str, Plant] = {
         "services.ingest.service",
         (
             (
-                "                    await self._vanished(name)\n            await self._asked.wait()\n",
+                "                    await self._vanished(versions)\n            await self._asked.wait()\n",
                 "                    pass\n            await self._asked.wait()\n",
             ),
         ),
         (
             (
                 "services.ingest.service",
-                "        await self._vanished(name)\n        return None",
+                "        await self._vanished(versions)\n        return None",
                 "        return None",
             ),
         ),
@@ -415,5 +415,28 @@ MORE: dict[str, Plant] = {
         "services.state.reservations",
         (("            reservation.doubted[node] = None\n", "            pass\n"),),
         (("services.state.reservations", "            kept.doubted[name] = None\n", "            pass\n"),),
+    ),
+    "one answer believed": Plant(
+        "a kind that the API server names is gone, as one answer said that it is not there",
+        "services.ingest.service",
+        (
+            (
+                "            if any(served.tells(kind.resource) and",
+                "            if False and any(served.tells(kind.resource) and",
+            ),
+        ),
+        first=FURTHER_FROM,
+    ),
+    "refused by the storage": Plant(
+        "what goes wrong between API server and etcd as a binding is written is taken for a refusal (rule 5)",
+        "services.kubernetes.binding",
+        (('        return BindResult("in_doubt", str(error))\n    return', "        pass\n    return"),),
+        first=FURTHER_FROM,
+    ),
+    "fence of nothing": Plant(
+        "a binding in doubt is given up behind a write that changed nothing (rule 5)",
+        "services.binder.service.effects",
+        (("        if version == intent.resource_version:\n", "        if False:\n"),),
+        first=FURTHER_FROM,
     ),
 }

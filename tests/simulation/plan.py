@@ -8,12 +8,14 @@ from typing import TypeVar
 import msgspec
 
 from tests.simulation import (
+    devices,
     dlrm,
     edits,
     kinds,
     koordinator,
     newcomers,
     openings,
+    releases,
     rollouts,
     unreadable,
     upstream,
@@ -25,6 +27,7 @@ from tests.simulation.federation.training import Training
 from tests.simulation.planting import (
     DLRM,
     FEDERATED,
+    FURTHER_FROM,
     LATEST_FROM,
     LONG,
     LONG_FEDERATED,
@@ -86,10 +89,12 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
     newcomers: (2, 5),
     edits: (3, 7),
     openings: (0, 2),
+    devices: (2, 5),
+    releases: (1, 4),
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
-WIDER, NEWEST, LATEST = (0, 2), (0, 2), (0, 1)
+WIDER, NEWEST, LATEST, FURTHER = (0, 2), (0, 2), (0, 1), (1, 4)
 """Faults of these tables, at least and at most."""
 OF_FEDERATOR = (5, 14)
 """As above, of federated histories."""
@@ -205,4 +210,7 @@ def plan(seed: int, of: str = MIXED) -> Plan:
     if seed >= LATEST_FROM:
         source = random.Random(f"{seed}/latest")
         faults += faulty.draw(source, source.randint(*LATEST), 0.5, pace.trouble_s, faulty.LATEST)
+    if seed >= FURTHER_FROM:
+        source = random.Random(f"{seed}/further")
+        faults += faulty.draw(source, source.randint(*FURTHER), 0.5, pace.trouble_s, faulty.FURTHER)
     return Plan(seed, steps, faults, of)

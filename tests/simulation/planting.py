@@ -28,8 +28,10 @@ LATEST_FROM = 420_000
 """The first seed with an ingest that is away for long or looks for pods of other schedulers (`absences`), rollouts that
 open ports (`openings`), 429s of the API server's own (`kube`), and, over the DLRM trace, what came from `NEWEST_FROM`
 on."""
-DAYS_FROM = 500_000
-"""The first seed with a day of the retention's that is as short as what it keeps (`stead`), and of long histories."""
+FURTHER_FROM = 520_000
+"""The first seed of those with device plugins (`devices`), with what newer releases of Kubernetes let users say
+(`releases`), with webhooks that answer 404 and 409 or keep a pod as it is, a storage that fails as a binding is written,
+an admin who tries out policies (`faults`), and a day of the retention's that is as short as what it keeps (`stead`)."""
 
 
 class Plant(NamedTuple):

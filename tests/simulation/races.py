@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.simulation import devices
 from tests.simulation.changes import fail, relabel
 from tests.simulation.told import MINIMUM_SAID, OURS, Object, annotations, gang_of, pending, uid_of
 
@@ -140,6 +141,13 @@ def room_taken(workload: Workload, events: str) -> None:
         workload.pod(of=0, nodeName=places[uid_of(of)], **spec)
 
 
+def device_goes(workload: Workload, events: str) -> None:
+    """What one of those asks for that they name is offered nowhere any more."""
+    asked = [device for pod in _named(workload, events) for device in devices.asked_by(pod)]
+    if asked:
+        devices.goes(workload, workload.random.choice(asked))
+
+
 def _places(events: str) -> dict[str, str]:
     """UID → the node to which a proposal or a permit sends it."""
     places = {}
@@ -160,6 +168,7 @@ OF_COMMITS: dict[str, Callable[[Workload, str], None]] = {
     "minimum moves": minimum_moves,
     "label moves": label_moves,
     "room taken": room_taken,
+    "device goes": device_goes,
 }
 """What a commit on its way does not know: it makes a proposal too small for its gang, or comes between it and its
 verdict."""

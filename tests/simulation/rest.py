@@ -4,6 +4,7 @@ place, nothing leaks, and the log decided again from its beginning says the same
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from events import dialects
@@ -14,10 +15,10 @@ from services.console.verify import Report, Verifier
 from services.ingest.decoding import KINDS
 from services.planner.core import Cycle
 from services.simulator.api import Api
-from services.state import lacking, membership, reasons, snapshot, timeouts
+from services.state import lacking, membership, reasons, refusals, snapshot, timeouts
 from services.state.clock import RESERVATION
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, PENDING, SUCCEEDED, TERMINATING, Clock, Group
+from services.state.records import BOUND, FAILED, INDEX_BITS, PENDING, SUCCEEDED, TERMINATING, Clock, Group
 from services.state.slices import at_once
 from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
@@ -135,8 +136,33 @@ def misleading_pod_group(state: State, kube: ApiServer, binder: Process) -> str:
     return ""
 
 
-def check(witness: Witness, api: Api, since: int) -> None:
-    """`since`: where everything was at rest before, if it was, and faults had ended. Raises Violation."""
+def misled_pod(state: State, kube: ApiServer, since: float) -> str:
+    """One that waits and is not told for what, in the words of its group's refusal; empty: all are. Only what is missing
+    makes it be told anew, not how much. Not looked at: refusals up to `since`, and pods whose status a webhook put back
+    as it was."""
+    pods = _pods(kube.api)
+    for place, cohort in state.cohorts.items():
+        word = reasons.follows(cohort.reason).word if place >> INDEX_BITS > since else ""
+        for group in (state.groups[key] for key in cohort.groups if word):
+            _, message = refusals.said(state, group)
+            for uid in membership.members(state, group):
+                pod = pods[uid]
+                told = {one["type"]: one for one in pod["status"].get("conditions") or []}.get("PodScheduled", {})
+                if not membership.placeable(state, uid) or pod["metadata"]["name"] in kube.kept:
+                    continue
+                due = _declaration_due(state, uid) if cohort.reason == "GangNotDeclared" else ""
+                if told.get("reason") != word or _missing(told["message"]) != _missing(message) or due not in message:
+                    return f"pod {uid} waits for {cohort.reason}: {message}, {due}, and is told {told} (7.9)"
+    return ""
+
+
+def _missing(message: str) -> list[str]:
+    """What a message says is missing, not how much of it."""
+    return sorted(re.split(r"[.:,] ?", re.sub(r"[0-9]+", "", message)))
+
+
+def check(witness: Witness, api: Api) -> None:
+    """Raises Violation."""
     state = witness.state
     witness.validate()
     for what in SETTLED:
@@ -151,7 +177,7 @@ def check(witness: Witness, api: Api, since: int) -> None:
     _nodes_agree(state, api)
     _nothing_that_fits_waits(state)
     _timed_out_gangs_wait_for_their_users(witness, api)
-    _who_waits_is_told_why(state, api, since)
+    _who_waits_is_told_why(witness, api)
     _no_gang_half_bound(witness)
 
 
@@ -260,24 +286,13 @@ def _timed_out_gangs_wait_for_their_users(witness: Witness, api: Api) -> None:
                 raise Violation(f"{group.key} waits for a user who has acted (7.12, seed 002)")
 
 
-def _who_waits_is_told_why(state: State, api: Api, since: int) -> None:
-    """In the log always; on the pods, whose conditions may be lost while the API server answers badly, of refusals in
-    peace."""
-    truth = _pods(api)
-    for place, cohort in state.cohorts.items():
+def _who_waits_is_told_why(witness: Witness, api: Api) -> None:
+    """In the log, and in the story that is told from it."""
+    for cohort in witness.state.cohorts.values():
         if not cohort.message:
             raise Violation(f"{cohort} does not say what is missing (7.9)")
-        word = reasons.follows(cohort.reason).word
-        if not since or place >> 20 <= since or not word:
-            continue
-        members = [uid for key in cohort.groups for uid in membership.members(state, state.groups[key])]
-        for uid in [uid for uid in members if membership.placeable(state, uid)]:
-            told = {one["type"]: one for one in truth[uid]["status"].get("conditions") or []}.get("PodScheduled", {})
-            if told.get("reason") != word:
-                raise Violation(f"pod {uid} waits for {cohort.reason}, and is told {told} (7.9)")
-            due = _declaration_due(state, uid)
-            if cohort.reason == "GangNotDeclared" and due and due not in told["message"]:
-                raise Violation(f"pod {uid} waits for a PodGroup that is rejected: {due}, and is told {told} (7.9)")
+    if found := witness.explained.untold():
+        raise Violation(f"{found} (7.9)")
 
 
 def _declaration_due(state: State, uid: str) -> str:

@@ -35,7 +35,7 @@ from services.state.form import Form
 from tests.simulation import clock
 from tests.simulation.launch import KEPT_FOR_S
 from tests.simulation.loop import PROCESS, Timeout, VirtualLoop
-from tests.simulation.planting import DAYS_FROM
+from tests.simulation.planting import FURTHER_FROM
 from tests.simulation.supervisor import ONCE
 from tests.simulation.versions import two_versions
 
@@ -122,7 +122,7 @@ def simulated(loop: VirtualLoop, seed: int, tried: Counter[str]) -> Iterator[Non
             (asyncio, "timeout", Timeout),
         ):
             stack.enter_context(patch.object(module, name, other))
-        if seed >= DAYS_FROM:  # before, a commit of a time to come may be of the day that is to come
+        if seed >= FURTHER_FROM:  # before, a commit of a time to come may be of the day that is to come
             stack.enter_context(patch.object(retention, "DAY_NS", round(KEPT_FOR_S * 1e9)))
         logging.disable(logging.CRITICAL)
         try:

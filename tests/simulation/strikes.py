@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from events import subjects
 from services.simulator import errors
 from tests.simulation import absences, backups
+from tests.simulation.answers import GATEWAY_404
 from tests.simulation.faults import Fault
 from tests.simulation.kube import Watch
 from tests.simulation.launch import CLUSTER
@@ -98,6 +99,27 @@ def _snapshot_damaged(world: World, _: Fault) -> bool:
     return struck
 
 
+def _policies_tried(world: World, fault: Fault) -> None:
+    """One after the other."""
+    for number in range(fault.times):
+        world.loop.after(number * fault.for_s / fault.times, _policy_tried, world)
+
+
+def _policy_tried(world: World) -> None:
+    if not world.calm:
+        world.set_policy(world.any_policy())
+
+
+def _misrouted(world: World, fault: Fault) -> None:
+    """Who lists or watches what somebody defined comes to a server that does not know of it."""
+    for what in ("list", "watch"):
+        world.kube.turn_away(fault.slot, what, GATEWAY_404, fault.for_s)
+    for watch in [
+        one for one in world.kube.watches if one.process.slot == fault.slot and one.collection.resource.custom
+    ]:
+        watch.end()
+
+
 def _message_of_nobody(world: World, fault: Fault) -> None:
     world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
 
@@ -108,6 +130,8 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "power loss": _power_loss,
     "foreign message": _message_of_nobody,
     "policy changed": lambda world, _: world.set_policy(world.any_policy()),
+    "policies tried": _policies_tried,
+    "misrouted": _misrouted,
     "double": lambda world, fault: world.supervisor.double(fault.slot, fault.for_s),
     "join": lambda world, fault: world.supervisor.join(fault.what, fault.for_s),
     "unwelcome": lambda world, fault: world.kube.turn_away(fault.slot, fault.what, fault.code, fault.for_s),

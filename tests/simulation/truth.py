@@ -23,6 +23,7 @@ from services.state.records import FINISHED
 from tests.simulation.told import Object
 
 if TYPE_CHECKING:
+    from services.simulator.store import Collection
     from services.state.fold import State
     from tests.simulation.kube import ApiServer
 
@@ -36,6 +37,12 @@ def is_ours(pod: Object, names: tuple[str, ...]) -> bool:
     if pod["status"]["phase"] in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
         return False
     return bool(pod["spec"].get("nodeName")) or pod["spec"]["schedulerName"] in names
+
+
+def is_there(uid: str, among: Collection, names: tuple[str, ...]) -> bool:
+    """Whether the log has to have it: any object but a pod that is nobody's, to an ingest of these names."""
+    there = (entry.object for entry in among.entries.values() if entry.object["metadata"]["uid"] == uid)
+    return any(among.resource.plural != "pods" or is_ours(one, names) for one in there)
 
 
 def differs(state: State, kube: ApiServer, names: tuple[str, ...]) -> str:

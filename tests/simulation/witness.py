@@ -26,6 +26,8 @@ from services.state.records import AWAITING, BOUND, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current, fitting
 from tests.simulation.before import Before
+from tests.simulation.explained import Explained
+from tests.simulation.gone import Gone
 from tests.simulation.holds import Holds
 from tests.simulation.lives import Lives
 from tests.simulation.truth import is_ours
@@ -50,6 +52,7 @@ LEFT = 4
 class Witness:
     def __init__(self) -> None:
         self.state = State()
+        self.explained = Explained(self.state)
         self.api: Api | None = None
         self.commits: list[Stored] = []
         self.events = 0
@@ -80,7 +83,7 @@ class Witness:
         self.lives = Lives()
         self._policy_at = 0
         """The sequence of the last change of the policy."""
-        self._holds = Holds()
+        self._holds, self._gone = Holds(), Gone()
         self._begun: set[str] = set()
         """Gangs of which a pod was permitted, or came to a node otherwise."""
         self._changes = 0
@@ -102,6 +105,7 @@ class Witness:
         first = self._first_in_queue(stored)
         commit = self.state.apply_stored(stored)
         if commit is not None:
+            self.explained.add(commit)
             self._note(commit)
             if process is not None:
                 self._by(commit, process)
@@ -109,13 +113,18 @@ class Witness:
                 self._changes += 1
                 if self._changes % VALIDATED == 0:
                     self.validate()
+            if commit.header.writer == "ingest" and (found := self._gone.wrongly(commit, self.state, self.names)):
+                _require(
+                    self.lives.may_come_again, f"{commit.sequence}: {found} is said to be gone, and is there (7.11)"
+                )
             for index, event in enumerate(commit.events):
                 check = CHECKS.get(type(event))
                 if check is not None:
                     check(self, event, commit, index, before)
             if commit.header.writer.startswith("planner.") and commit.header.cause == "decide":
                 self.cycles += 1
-                self._in_queue_order(commit)
+                wrong = ahead.out_of_order(self.state, commit, self._touched, self._policy_at)
+                _require(not wrong, f"{commit.sequence}: {wrong} (7.5)")
                 fits = not first or ahead.has_room(self.state, first)
                 _require(fits, f"{commit.sequence} takes the room of {first}, which goes before all others (7.5)")
             if self.state.reservations and (commit.header.writer, commit.header.cause) == ("binder", "decide"):
@@ -137,7 +146,7 @@ class Witness:
             validate_state(self.state)
         except Violated as violated:
             raise Violation(f"at {self.state.sequence}: {violated}") from violated
-        found = current.stale(self.state)
+        found = current.stale(self.state) or self.explained.wrong()
         _require(not found, f"at {self.state.sequence}: {found} (section 4)")
 
     def _note(self, commit: Commit) -> None:
@@ -206,12 +215,14 @@ class Witness:
             self._news(event.uid, msgspec.structs.replace(event, resource_version=""), commit.sequence)
             self._newer(event.uid, event.resource_version, commit.sequence)
         else:
+            self._gone.says(event.uid, self._cluster.nodes)
             self.lives.node_ended(event.uid)
 
     def pod(self, event: Any, commit: Commit, index: int, before: Before) -> None:
         """A fact about a pod is one about its node and its gang, be it the gang that it leaves."""
         uid, sequence = event.uid, commit.sequence
         if isinstance(event, ev.PodDeleted):
+            self._gone.says(uid, self._cluster.pods)
             self.lives.ended(uid)
         if isinstance(event, ev.PodObserved):
             self._news(uid, msgspec.structs.replace(event, resource_version="", status="", node=""), sequence)
@@ -251,6 +262,9 @@ class Witness:
         self._touched[key] = commit.sequence
         if gang is not None:
             self._touched[gang.group] = commit.sequence
+        kinds = (*dialects.POD_GROUPS[event.dialect].split("/"), "podgroups")
+        if isinstance(event, ev.PodGroupDeleted) and kinds in self._cluster.by_path:
+            self._gone.says(event.uid, self._cluster.by_path[kinds])
 
     def set_back(self) -> None:
         """Etcd is restored: some bindings never were."""
@@ -311,23 +325,6 @@ class Witness:
                 if found := fitting.never_free(self.state, node, classes):
                     left = self._left[key, node] = before.get((key, node), 0) + 1
                     _require(left < LEFT, f"{commit.sequence} goes on keeping {found} (section 5)")
-
-    def _in_queue_order(self, commit: Commit) -> None:
-        """Each group is one entry of the queue, and of what is proposed the higher priority comes first (7.5). As far
-        as nothing of these groups changed since."""
-        basis = commit.header.basis
-        keys = [event.group for event in commit.events if isinstance(event, ev.GangPlaced)]
-        _require(len(keys) == len(set(keys)), f"{commit.sequence}: a group is proposed twice in one cycle (7.5)")
-        if self._policy_at > basis or self.state.rules_version != 1:  # the second have another order
-            return
-        groups = [self.state.groups.get(key) for key in keys if self._touched.get(key, 0) <= basis]
-        found = [self._priority(group) for group in groups if group is not None and group.since <= basis]
-        _require(found == sorted(found, reverse=True), f"{commit.sequence}: proposals of the priorities {found} (7.5)")
-
-    def _priority(self, group: Group) -> int:
-        declared = (self.state.gangs[key].declaration for key in group.gangs)
-        own = [found.priority for found in declared if found is not None and found.priority is not None]
-        return max(own or [self.state.pods[uid].fact.priority for uid in membership.members(self.state, group)])
 
     def permitted(self, permit: ev.GangPermitted, commit: Commit, index: int, before: Before) -> None:
         """7.2 and 7.3."""

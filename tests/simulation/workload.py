@@ -18,19 +18,21 @@ from services.simulator.errors import ApiError
 from services.simulator.kubelet import DURATION, EXIT_CODE
 from tests.simulation import (
     changes,
+    devices,
     edits,
     kinds,
     koordinator,
     newcomers,
     openings,
     races,
+    releases,
     rollouts,
     turnover,
     unreadable,
     upstream,
 )
-from tests.simulation.asks import ASKS, ODD, OF_GANGS, OPENING, PLAIN
-from tests.simulation.planting import WIDER_FROM
+from tests.simulation.asks import ASKS, COMPARING, ODD, OF_GANGS, OPENING, PLAIN
+from tests.simulation.planting import FURTHER_FROM, WIDER_FROM
 from tests.simulation.told import (
     ANOTHER_NAMESPACE,
     GANG,
@@ -95,6 +97,7 @@ WEIGHTS = {
 ELSEWHERE = (
     *(changes.STEPS, koordinator.STEPS, upstream.STEPS, unreadable.STEPS),
     *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS, openings.STEPS, turnover.STEPS),
+    *(devices.STEPS, releases.STEPS),
 )
 """Steps that are written elsewhere."""
 
@@ -134,6 +137,8 @@ class Workload:
         namespace, with the same names."""
         self.newest = False
         """Whether nodes have racks, and PodGroups of Koordinator's are served."""
+        self.further = False
+        """Whether a kind that comes again has its statuses elsewhere."""
         self._made = 0
         self.ends: dict[str, str] = {}
         """How most pods of a step end: those that come together end together."""
@@ -146,7 +151,7 @@ class Workload:
         if self.newest:
             newcomers.serve(self.api)
         self.random = random.Random(number)
-        self.wider = number >= WIDER_FROM
+        self.wider, self.further = number >= WIDER_FROM, number >= FURTHER_FROM
         if self.wider:
             self.api.apply_new({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ANOTHER_NAMESPACE}})
         for _ in range(self.random.randint(5, 12)):
@@ -253,7 +258,7 @@ class Workload:
         rnd = self.random
         self._made += 1
         name = f"web-{rnd.randrange(4)}" if labels is None and rnd.random() < 0.3 else f"p{self._made}"
-        requests, spec_too = (*ASKS, *ODD, *OPENING)[rnd.randrange(len(ASKS)) if of is None else of]
+        requests, spec_too = (*ASKS, *ODD, *OPENING, *COMPARING)[rnd.randrange(len(ASKS)) if of is None else of]
         resources, more = dict(requests), dict(spec_too)
         annotations = {**(annotated or {}), **(self.ends if rnd.random() < 0.7 else self._end())}
         if rnd.random() < 0.1 and "nodeName" not in spec:  # an API server takes no pod with both

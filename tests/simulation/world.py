@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections import Counter
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -33,13 +34,13 @@ from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
-from tests.simulation.faults import Fault, Faults
+from tests.simulation.faults import EFFECTS, Fault, Faults
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
-from tests.simulation.planting import LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
@@ -62,6 +63,8 @@ STANDBY = 0.15
 """How many roles have a standby from the beginning."""
 ARCHIVED_FROM, ARCHIVED = 20_000, 0.5
 """From which seed on, and in how many of those histories, an archive keeps what goes."""
+STILL = 4
+"""One of so many histories from `FURTHER_FROM` on is looked at for a minute when it is at rest."""
 RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 """In how many histories somebody lets the retention purge the log, and how often."""
 
@@ -110,8 +113,8 @@ class World(Ending):
         self._purges: Handle | None = None
         """The next run of the retention."""
         self._changed_s = START_S
-        self._rested_at = 0
-        """The log's end when everything was at rest last, since faults ended; 0: not yet."""
+        self._told_since = self._not_yet = 0.0 if plan.seed >= FURTHER_FROM else inf
+        """The place of the log behind which pods are told of each refusal: in earlier histories their last rest."""
 
     def users(self, workload: str) -> Workload:
         """Who does what the plan's steps say."""
@@ -175,7 +178,7 @@ class World(Ending):
 
     def begin_anew(self, number: int) -> None:
         """Trouble, on what the phase before has left."""
-        self.calm, self._rested_at = False, 0
+        self.calm, self._told_since = False, self._not_yet
         self._before = self._count()
         if self.source.random() < 0.9:
             self.set_policy(self.any_policy())
@@ -269,7 +272,20 @@ class World(Ending):
             await self._users_act(begin_s, begin_s + PEACE_S)
             await self.come_to_rest()
             begin_s += PEACE_S
+        if self.plan.seed >= FURTHER_FROM and self.plan.seed % STILL == 0:
+            await self._stays_at_rest()
         await self.check_what_is_left()
+
+    async def _stays_at_rest(self) -> None:
+        """Whatever failed is written once more, and then nobody writes anything, however long one waits. Raises
+        Violation."""
+        again_s = AGAIN_S * REFUSED_TIMES + QUIET_S
+        await asyncio.sleep(again_s)
+        before = self.kube.asked.copy()
+        await asyncio.sleep(again_s)
+        writes = {on: times for on, times in (self.kube.asked - before).items() if on in EFFECTS}
+        if writes:
+            raise Violation(f"at rest, and in {again_s:g} s there were {writes} (7.12)")
 
     async def trouble(self) -> float:
         """Up to where in the plan it went."""
@@ -322,6 +338,7 @@ class World(Ending):
         self.faults.lift()
         self.kube.refused.clear()
         self.kube.unwelcome.clear()
+        self.kube.kept = dict.fromkeys(self.kube.kept, 0.0)
         for watch in self.kube.watches:
             watch.lag_s = 0.0
         self.supervisor.heal()
@@ -336,18 +353,24 @@ class World(Ending):
             if rest.cut_off(self) or self.kube.api.store.revision != revision:
                 self._changed_s, revision = self.loop.now_s, self.kube.api.store.revision
             if self.loop.now_s - self._changed_s > QUIET_S and not self.restless():
-                rest.check(self.witness, self.kube.api, self._rested_at)
+                rest.check(self.witness, self.kube.api)
                 rest.live_states_agree(self)
                 rest.nothing_is_misread(self.witness, self.kube)
-                binder = self.supervisor.leases.holders["binder"]
-                if found := rest.misleading_pod_group(self.witness.state, self.kube, binder):
+                if found := self._misled():
                     if self.loop.now_s - self._calm_s < AGAIN_S * REFUSED_TIMES + QUIET_S:
                         continue  # a write that failed at the end of trouble is written once more
                     raise Violation(found)
-                self._rested_at = self.witness.state.sequence
+                if self.plan.seed < FURTHER_FROM:
+                    self._told_since = self.witness.state.sequence
                 return
         late = f"{self.witness.cycles - cycles} cycles and {self.loop.now_s - until_s + within_s:g} s"
         raise Violation(f"not at rest {late} after faults ended: {self.restless()} (7.12)")
+
+    def _misled(self) -> str:
+        """Who reads what is not so, of a PodGroup or a pod; empty: nobody."""
+        state, binder = self.witness.state, self.supervisor.leases.holders["binder"]
+        told = rest.misleading_pod_group(state, self.kube, binder)
+        return told or rest.misled_pod(state, self.kube, self._told_since)
 
     def digest(self) -> str:
         """Of the whole history, whose log is verified. Raises Violation."""
@@ -403,6 +426,9 @@ class World(Ending):
 
     def refuse(self, on: str, pod: str, for_s: float) -> None:
         self.kube.refused[on, pod] = self.loop.now_s + for_s
+
+    def keep(self, pod: str, for_s: float) -> None:
+        self.kube.kept[pod] = self.loop.now_s + for_s
 
     def race(self, kind: str, pod: str) -> None:
         """A request about this pod is on its way, and something else is faster."""

@@ -20,12 +20,20 @@ def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     for toleration in tolerations:
         same_effect = toleration.effect in ("", taint.effect)
         same_key = toleration.key in ("", taint.key)
-        same_value = (
-            True if toleration.operator == "Exists" else toleration.key != "" and toleration.value == taint.value
-        )
-        if same_effect and same_key and same_value:
+        if same_effect and same_key and _compares(toleration, taint):
             return True
     return False
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Gt":
+            return taint.value.isdecimal() and int(taint.value) > int(toleration.value)
+        case "Lt":
+            return taint.value.isdecimal() and int(taint.value) < int(toleration.value)
+    return toleration.key != "" and toleration.value == taint.value
 
 
 def matches(requirement: SelectorRequirement, found: dict[str, str]) -> bool:
