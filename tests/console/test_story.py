@@ -386,6 +386,18 @@ def test_a_pod_that_changes_its_gang_leaves_one_and_joins_the_other() -> None:
     )
 
 
+def test_a_pod_that_joins_brings_the_node_that_its_fact_does_not_say_yet() -> None:
+    """A binding was answered before the edit of its label was seen, whose fact is from before the binding (seed 360102)."""
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    world.plan()
+    world.settle()
+    world.pod("train-1", "other")
+    assert told(world, "default/other") == ["seen: 1 pod now"]
+    assert stands(world, "default/other") == "1 of 1 pod bound, on node n0"
+
+
 def test_a_label_that_was_edited_on_the_way_counts_when_that_is_settled() -> None:
     world = World()
     world.node("n0")

@@ -18,6 +18,9 @@ from services.state.records import Gang
 
 
 def changes(of: Followed) -> Iterator[Step]:
+    for uid in of.newcomers:  # of another gang until now, it may have more than its fact says: a node, from its binding
+        of.sync(uid)
+    of.newcomers.clear()
     if of.kind == GANG and of.state.moved:
         yield from _moved(of)
     of.look()

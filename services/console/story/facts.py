@@ -23,6 +23,7 @@ def _observed_first(of: Followed, event: ev.PodObserved) -> Iterator[Step]:
     if now is not None and of.kind != POD and now.gang != of.name:
         return  # it stays with another gang until what is intended for it is settled
     of.had += 1
+    of.newcomers.append(event.uid)
     of.put(event.uid, Seen(event, event.status, event.node))
     if of.kind == POD:
         again = f"another one of this name, of the UID {event.uid}: " if of.had > 1 else ""

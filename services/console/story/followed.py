@@ -72,6 +72,8 @@ class Followed:
         """Of that group."""
         self.members: dict[str, Seen] = {}
         """By UID: the pods of it that are there."""
+        self.newcomers: list[str] = []
+        """UIDs of those that the commit brought."""
         self.time_ns = self.place = 0
         """Of the event that is being told: its writer's clock, and its place as `State.place` has it."""
         self.had = 0
