@@ -387,7 +387,7 @@ def test_a_pod_that_changes_its_gang_leaves_one_and_joins_the_other() -> None:
 
 
 def test_a_pod_that_joins_brings_the_node_that_its_fact_does_not_say_yet() -> None:
-    """Its binding was answered before the edit of its label was seen, and that is from before the binding (seed 360102)."""
+    """Its binding was answered before its label was seen, and what was seen is from before the binding (seed 360102)."""
     world = World()
     world.node("n0")
     world.gang("train", 2, 2)
