@@ -197,7 +197,7 @@ class Client(Transport):
         return decoded(_identified_decoder, request, answer.raise_for(request).body).metadata.resource_version
 
     async def get_pod_group(self, resource: Resource, namespace: str, name: str) -> Group | None:
-        """A PodGroup as it is now, or None. A consistent read. Raises ApiError."""
+        """A PodGroup as it is now, or None. A consistent read. Raises ApiError; NotFound where its kind is unknown."""
         request = f"get {resource.name} {namespace}/{name}"
         try:
             answer = await self._repeated(request, "GET", _path(resource, namespace, name))

@@ -119,7 +119,7 @@ async def test_a_clusters_snapshot_is_none_of_a_federations(log: EventLog) -> No
     await put_commits(log, (await logs.written(commits)).commits)
     other = ClusterState()
     other.sequence = 3
-    data, digest = of_clusters.pack(other)
+    data, digest = of_clusters.FORM.pack(other)
     await log.snapshots.put(Kept(sequence=3, digest=digest, state=FIRST_VERSION, bytes=len(data)), data)
     assert (await state_at(log, form=FORM)).base is None
 
