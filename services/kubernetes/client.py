@@ -141,10 +141,8 @@ class Client(Transport):
         try:
             answer = await self._repeated(request, "GET", _pod_path(namespace, name))
         except NotFound as error:
-            if not error.reason:  # pods are always served: a gateway said that the path is not
-                raise Unreachable(
-                    request, "NotFound", f"expected the API server: {error.message}", sent=True
-                ) from error
+            if not error.reason:
+                raise error.of_served() from error
             return None
         return decoded(_pod_decoder, request, answer.body)
 

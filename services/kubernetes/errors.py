@@ -50,6 +50,12 @@ class Forbidden(ApiError):
 class NotFound(ApiError):
     """404: the object, or the whole resource, does not exist."""
 
+    def of_served(self) -> ApiError:
+        """As it counts of a kind that is always served: unless a Status says it, a gateway does that lost its way."""
+        if self.reason:
+            return self
+        return Unreachable(self.request, "NotFound", f"expected the API server: {self.message}", sent=True)
+
 
 class Conflict(ApiError):
     """409: a precondition failed, or the object exists already. Also 422, where that was the UID's."""

@@ -179,12 +179,12 @@ class GangJobs(Transport):
         admission webhook says so; NotFound, ApiError."""
         request = f"delete {JOBS.name} {self._namespace}/{name}"
         options = msgspec.json.encode({"preconditions": {"uid": uid}, "propagationPolicy": "Background"})
-        answer = (await self.send(request, "DELETE", self._path(JOBS, name), options)).raise_for(request)
+        answer = _served(request, await self.send(request, "DELETE", self._path(JOBS, name), options))
         decoded(_deleted_decoder, request, answer.body)  # what stands between may say yes to anything
 
     async def _patch(self, name: str, patch: Any, kind: str) -> None:
         request = f"patch {JOBS.name} {self._namespace}/{name}"
-        (await self.send(request, "PATCH", self._path(JOBS, name), msgspec.json.encode(patch), kind)).raise_for(request)
+        _served(request, await self.send(request, "PATCH", self._path(JOBS, name), msgspec.json.encode(patch), kind))
 
     # --------------------------------------------------------------------------------------------------------- queries
 
@@ -223,10 +223,18 @@ class GangJobs(Transport):
 
     async def _read(self, request: str, path: str) -> Answer:
         async def once() -> Answer:
-            return (await self.send(request, "GET", path, accept=JSON)).raise_for(request)
+            return _served(request, await self.send(request, "GET", path, accept=JSON))
 
         return await self._reading(once)
 
     def _path(self, resource: Resource, name: str = "") -> str:
         group, _, plural = resource.path.rpartition("/")
         return f"{group}/namespaces/{quote(self._namespace)}/{plural}" + (f"/{quote(name)}" if name else "")
+
+
+def _served(request: str, answer: Answer) -> Answer:
+    """A success. Jobs and pods are always served. Raises ApiError."""
+    try:
+        return answer.raise_for(request)
+    except NotFound as error:
+        raise error.of_served() from None

@@ -14,6 +14,7 @@ from services.kubernetes import gang_jobs
 from services.kubernetes.access import direct
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.gang_jobs import GangJobs, GangPod, Job, pointer
+from services.kubernetes.transport import NO_SUCH_PATH
 
 
 class Server:
@@ -33,6 +34,8 @@ class Server:
         answer = self.answers.pop(0)
         if answer is None:
             return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+        if answer == NO_SUCH_PATH:
+            return web.Response(body=answer, status=404, content_type="text/plain")
         if isinstance(answer, bytes):
             return web.Response(body=answer, content_type="application/json")
         date = f"Mon, 23 Nov 2026 12:00:0{len(self.asked)} GMT"
@@ -105,6 +108,17 @@ async def test_an_answer_that_is_no_kubernetes_object_is_none(server: Server, jo
 async def test_a_job_that_is_not_there_is_none(server: Server, jobs: GangJobs) -> None:
     server.answers = [None]
     assert await jobs.get_job("a") is None
+
+
+async def test_that_a_job_is_gone_is_said_by_a_status_alone(server: Server, jobs: GangJobs) -> None:
+    """Jobs are always served: the words for a path that is not are a gateway's. As it was: what ran on was gone."""
+    server.answers = [NO_SUCH_PATH] * 3
+    with pytest.raises(Unreachable, match="get jobs"):
+        await jobs.get_job("a")
+    for effect in (jobs.delete("a", "uid-1"), jobs.suspend("a", "uid-1", {})):
+        server.answers = [NO_SUCH_PATH]
+        with pytest.raises(Unreachable, match="expected the API server"):
+            await effect
 
 
 async def test_a_server_that_says_nothing_is_asked_for_as_long_as_was_said(server: Server) -> None:
