@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +35,8 @@ SHOWN_EVENTS, SHOWN_LINES = 3, 30
 """Of a difference."""
 UNFOLDED = 10_000
 """Columns of what is no terminal."""
+FILLED = re.compile(r"(?<! ) +$", re.MULTILINE)
+"""At a line's end. Each run of blanks is looked at once, from its first."""
 SHOWN_PODS = 4
 """Lines for pods that wait for the same reason."""
 
@@ -44,13 +49,27 @@ def json_line(value: Any) -> None:
 def console() -> Console:
     """One that takes nothing for markup: a label or a quantity may say ``[/]``, or ``:boom:``.
 
-    In a file or a pipe nothing is folded: who looks for a digest or for a reason finds it in one line.
+    In a file or a pipe nothing is folded: who looks for a digest or for a reason finds it in one line. Nor is anything
+    filled up with blanks there.
     """
     from rich.console import Console
 
+    plain = partial(Console, highlight=False, markup=False, emoji=False)
+    if sys.stdout.isatty():
+        return plain()
     columns = os.environ.get("COLUMNS", "")
-    width = None if sys.stdout.isatty() or (columns.isdecimal() and int(columns)) else UNFOLDED
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    width = None if columns.isdecimal() and int(columns) else UNFOLDED
+    return plain(width=width, file=_Unfilled())  # type: ignore[arg-type]
+
+
+class _Unfilled(io.TextIOBase):
+    """Stdout, without the blanks at lines' ends: rich makes each cell, and a title, as wide as its column or table."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(FILLED.sub("", text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 def headed(head: str, style: str, rest: str) -> Text:

@@ -7,7 +7,9 @@ import pytest
 
 from events.cloudevents import FeedMessage
 from services.console import show
+from services.console.explain import Explained, Told
 from services.console.retention import Retained
+from services.console.story import Line
 from services.console.verify import Difference, Report
 
 
@@ -99,6 +101,20 @@ def test_in_a_pipe_nothing_is_folded_but_where_columns_are_asked_for(
         monkeypatch.setenv("COLUMNS", columns)
         show.console().print("word " * 20)
         assert len(capsys.readouterr().out.splitlines()) == lines
+
+
+def test_in_a_pipe_no_line_ends_in_blanks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: a table's title, and each cell of its last column, was as wide as the widest of its lines."""
+    line = Line(3, 0, "binder", "refused", "long " * 30 + "end", 1, 3, 0)
+    for columns in ("", "60"):
+        monkeypatch.setenv("COLUMNS", columns)
+        show.stories(Explained(3, 0, [Told("gang", "ml/a", [line], "waits")], []))
+        show.console().print(show.table("Pods", ("pod",), [("a-long-name",)]))
+        show.console().print(show.table("Pods", ("pod", "why"), [("a", "b"), ("aa", "because")], low=True))
+        said = capsys.readouterr().out.splitlines()
+        assert [line for line in said if line != line.rstrip()] == []
+        assert said.count("Pods") == 2
+        assert [sum(line.endswith(end) for line in said) for end in (" end", ": waits")] == [1, 1]
 
 
 def test_a_message_is_one_line_whatever_is_in_it() -> None:
