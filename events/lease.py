@@ -142,11 +142,14 @@ class Lease:
 
         listening = await self._connection.client.subscribe(self._subject, cb=on_change)
         try:
-            while not await self._try():
+            if not (free := await self._try()):
+                await self._check_permitted()
+            while not free:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self.ttl_s / 5):  # nobody tells when the server forgets a lease
                         await changed.wait()
                 changed.clear()
+                free = await self._try()
             self._hold()
         finally:
             await self._unheard(listening)
@@ -186,6 +189,12 @@ class Lease:
 
     def _hold(self) -> None:
         self._renewing = asyncio.create_task(self._renew(), name=f"renewing {self._subject}")
+
+    async def _check_permitted(self) -> None:
+        """Of a standby that may not claim, as it is another role's user, people must hear now, not when it is its turn.
+        What it sends for that never counts. Raises Denied, Refused."""
+        with suppress(Unanswered):
+            await self._publish(self._held, _NEVER, self.ttl_s)
 
     async def _try(self) -> bool:
         """Claims the lease if nobody holds it. While the server is away, somebody might."""
@@ -351,4 +360,6 @@ def _read(data: bytes) -> Held:
 
 
 _NOBODY = Held("", "")
+_NEVER = (1 << 63) - 1
+"""The sequence of no message."""
 _decode_held = msgspec.json.Decoder(Held).decode

@@ -263,6 +263,22 @@ async def test_a_role_leases_itself(guarded: EmbeddedServer, role: str) -> None:
             assert await watch.is_free(role) is False
 
 
+@pytest.mark.parametrize(
+    ("role", "user"), [("binder", "planner"), ("planner.0", "binder"), ("ingest", "feed"), ("feed", "ingest")]
+)
+async def test_a_standby_that_is_another_roles_user_is_told_at_once(
+    guarded: EmbeddedServer, role: str, user: str
+) -> None:
+    """As it was: it waited, counted as ready, and heard of it when it was to take over."""
+    own = role.partition(".")[0]
+    async with connected(guarded, own) as holder, Lease(holder, CLUSTER, role, "me"), connected(guarded, user) as other:
+        denied = rf"muster-leases\.{CLUSTER}\.{role}: the NATS server denies user '{user}' publishing to this subject"
+        async with asyncio.timeout(20):
+            with pytest.raises(Denied, match=denied):
+                await Lease(other, CLUSTER, role, "other").acquire()
+        assert await holder_of(holder, CLUSTER, role) == "me"
+
+
 async def test_snapshots_are_the_binders_to_keep_and_everybodys_to_restore(guarded: EmbeddedServer) -> None:
     binder = await opened(guarded, "binder")
     first, second = (Kept(sequence=at, digest="d", state=1, bytes=3) for at in (1, 2))
