@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from events import envelope, micro, subjects
+from events import micro, subjects
 from events.connection import Connection
 from events.homes import EXPECTED_URL, SUFFIX, split, without_credentials
 from events.log import EventLog, Unavailable
@@ -20,7 +20,7 @@ from services.console.commands import finish, told_errors
 from services.console.errors import Unusable
 from services.console.kinds import check_of_a_federation
 from services.console.location import open_location
-from services.console.replay import EPOCH, BadPlace, check_place, check_time, read_place
+from services.console.replay import EPOCH, Reading, check_place, read_place
 from services.federator.backends import Owner
 from services.federator.explain import Said, Story
 from services.federator.mcc import InvalidJob, MultiClusterJob, load
@@ -28,9 +28,7 @@ from services.federator.records import ENDED, SETTLED
 from services.federator.requests import MOST_DOCUMENT, PAGE
 from services.federator.snapshot import FORM
 from services.federator.specialize import specialize, to_yaml
-from services.federator.state import WRITER
 from services.federator.timeline import Drawing
-from services.start import beginning, read_on
 from services.telemetry.logs import printable
 
 WATCH_S = 0.5
@@ -225,29 +223,13 @@ async def _told(name: str, nats: str | None, federation: str, at: str | None) ->
     log: EventLog = await open_location(nats, federation)
     try:
         await check_of_a_federation(log)
-        end = await log.end()
-        check_place(sequence, end)
-        state = (await beginning(log, FORM)).state
-        gone = f"the first place that is left is {state.sequence}: everything before was purged"
-        if sequence is not None and sequence < state.sequence:
-            raise BadPlace(f"--at {at}: {gone}")
-        drawing, story = Drawing(name, state), Story(name, deepcopy(state))  # which folds event by event
-        begins, newest_ns = state.sequence, 0
-        async for batch in read_on(log, begins, end if sequence is None else sequence):
-            for stored in batch:
-                header = envelope.header_of(stored)
-                if header is None or header.writer != WRITER:
-                    continue
-                if time_ns is not None and header.time_ns > time_ns:
-                    if 0 < begins == state.sequence:
-                        raise BadPlace(f"--at {at}: {gone}")
-                    return drawing, story
-                newest_ns = max(newest_ns, header.time_ns)
-                if (commit := state.apply_stored(stored)) is not None:  # what cannot be folded is no story
-                    drawing.look(header.time_ns)
-                    story.add(Said(stored.sequence, header.time_ns, commit.events))
-        if time_ns is not None:
-            await check_time(log, time_ns, newest_ns)
+        reading = await Reading.of(log, FORM)
+        check_place(sequence, reading.end)
+        drawing, story = Drawing(name, reading.state), Story(name, deepcopy(reading.state))  # which folds by event
+        async for commit in reading.up_to(sequence, time_ns):
+            if commit is not None:
+                drawing.look(commit.header.time_ns)
+                story.add(Said(commit.sequence, commit.header.time_ns, commit.events))
     finally:
         await log.close()
     return drawing, story

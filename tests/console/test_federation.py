@@ -270,10 +270,11 @@ async def test_a_place_that_was_purged_is_not_explained_by_a_later_one(monkeypat
         return log
 
     monkeypatch.setattr(jobs, "open_location", opened)
-    for at in (str(places[0] - 1), "1960-01-01"):
-        with pytest.raises(
-            BadPlace, match=f"--at {at}: the first place that is left is {places[0]}: everything before"
-        ):
+    for at, gone in (
+        (str(places[0] - 1), f"everything before {places[0]} was purged; that is the first place left"),
+        ("1960-01-01", f"what follows {places[0]} is younger, and everything before was purged"),
+    ):
+        with pytest.raises(BadPlace, match=f"--at {at}.*: {gone}"):
             await jobs._told("train", None, FEDERATION, at)
     for place in (places[0], places[0] + 2):
         _, story = await jobs._told("train", None, FEDERATION, str(place))
