@@ -152,10 +152,9 @@ def lacks(state: State, gang: Gang) -> int:
     if rules_off(gang):
         return 0
     minimum = gang.declaration.min_member if gang.declaration is not None else 1
-    of_tasks = 0
-    for name, least in task_minimums(gang).items():
-        of_task = [uid for uid in gang.members if task(state, uid) == name]
-        of_tasks += max(0, least - counted(gang, census(state, of_task)))
+    minimums = task_minimums(gang)
+    members = by_task(state, gang) if minimums else {}
+    of_tasks = sum(max(0, least - counted(gang, census(state, members[name]))) for name, least in minimums.items())
     return max(0, minimum - counted(gang, census(state, gang.members)), of_tasks)
 
 
@@ -165,6 +164,14 @@ def task_minimums(gang: Gang) -> dict[str, int]:
         return {}
     minimums = gang.declaration.task_minimums
     return minimums if sum(minimums.values()) <= gang.declaration.min_member else {}
+
+
+def by_task(state: State, gang: Gang) -> dict[str, list[str]]:
+    """Task → UIDs of its members; of a task that has a minimum and that no pod names, none."""
+    found: dict[str, list[str]] = {name: [] for name in task_minimums(gang)}
+    for uid in gang.members:
+        found.setdefault(task(state, uid), []).append(uid)
+    return found
 
 
 def task(state: State, uid: str) -> str:

@@ -42,6 +42,16 @@ def test_what_a_task_lacks_counts_although_the_gang_has_its_own_minimum(running:
     assert membership.has_minimum(world.state, gang) == (not lacks)
 
 
+def test_each_member_is_asked_once_for_its_task_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: once for each task, in one piece. A PodGroup may name 1,000 tasks, and a gang have 50,000 pods."""
+    world, asked = job(), list[str]()
+    (gang,) = world.state.gangs.values()
+    task = membership.task
+    monkeypatch.setattr(membership, "task", lambda state, uid: asked.append(uid) or task(state, uid))
+    assert membership.lacks(world.state, gang) == 3
+    assert asked == list(gang.members)
+
+
 @pytest.mark.parametrize(("policy", "lacks"), [("once-satisfied", 0), ("waiting-and-running", 1), ("only-waiting", 2)])
 def test_a_gang_whose_rules_are_off_lacks_nothing(policy: str, lacks: int) -> None:
     """Seed 002, After Gang: once it was satisfied."""

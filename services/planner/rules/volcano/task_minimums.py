@@ -18,9 +18,5 @@ from services.state.records import Gang
 def tasks(state: State, gang: Gang) -> dict[str, tuple[list[str], int]]:
     """Task → (its members, its minimum; 0: none) where minimums of tasks count; else empty."""
     minimums = membership.task_minimums(gang)
-    if not minimums:
-        return {}
-    members: dict[str, list[str]] = {task: [] for task in minimums}
-    for uid in gang.members:
-        members.setdefault(membership.task(state, uid), []).append(uid)
+    members = membership.by_task(state, gang) if minimums else {}
     return {task: (uids, minimums.get(task, 0)) for task, uids in members.items()}
