@@ -17,6 +17,10 @@ from services.state import reasons, refusals
 from services.state.fold import State
 from services.state.records import PENDING
 
+MOST_TOLD = 32
+"""Events of what one pod's bindings met, for as long as the API server keeps them, an hour mostly: about as many as
+Kubernetes' own recorder lets through of one object (25 at once, 12 an hour). Its condition has the last words."""
+
 
 class Condition(NamedTuple):
     """PodScheduled=False with `reason` and `message`; `said` is what `Pod.reported` will hold."""
@@ -81,9 +85,13 @@ def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
 
 
 def failed_binding(event: ev.BindingFailed) -> KubernetesEvent:
-    """What the API server said of this attempt; the pod is tried again after its backoff."""
+    """What the API server said of this attempt; the pod is tried again after its backoff.
+
+    A webhook's words may differ each time, by a time or a request's number: of one pod there are `MOST_TOLD` names at
+    most, so that what goes on for days does not fill up the API server, which takes none of a name that it has.
+    """
     regarding = ("v1", "Pod", event.namespace, event.name, event.uid)
-    name = _event_name(event.name, event.uid, event.message)
+    name = _event_name(event.name, event.uid, f"Binding {zlib.crc32(event.message.encode()) % MOST_TOLD}")
     return KubernetesEvent(name, regarding, "FailedScheduling", "Binding", event.message, True, 0)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import events as ev
 from events.policy import DEFAULT_POLICY
-from services.binder.report import condition, failed_scheduling, rejected, scheduled
+from services.binder.binding import Intent, failed
+from services.binder.report import MOST_TOLD, condition, failed_binding, failed_scheduling, rejected, scheduled
 from tests.facts import pod
 from tests.why import why_waiting
 from tests.world import World
@@ -233,6 +234,17 @@ def test_what_kubectl_describe_shows() -> None:
     )
     failed = failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), "no room")
     assert failed[1:] == (("v1", "Pod", "ml", "train-0", "u"), "FailedScheduling", "Scheduling", "no room", True, 0)
+
+
+def test_a_webhook_whose_words_differ_each_time_makes_few_events_of_a_pod() -> None:
+    """As it was: one for each attempt, hundreds an hour of each pod of a gang."""
+
+    def name(message: str, uid: str = "u") -> str:
+        return failed_binding(failed(Intent(uid, "team", "p", "n0", "1"), "Forbidden", message)).name
+
+    denied = [f'admission webhook "quota" denied the request: trace {number}' for number in range(1000)]
+    assert len({name(message) for message in denied}) == MOST_TOLD
+    assert name("no budget") == name("no budget") != name("no quota") != name("no quota", "v")
 
 
 def test_events_that_say_different_things_have_different_names() -> None:
