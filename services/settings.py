@@ -192,7 +192,7 @@ def _with_the_urls_cluster(chosen: dict[str, Any], origin: str, given: Mapping[s
 def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:
     """`origin` is the flag or variable that `value` came from."""
     kind = field.type
-    plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
+    plain, given = kind.__origin__ if hasattr(kind, "__metadata__") else kind, value
     if get_origin(plain) is tuple:
         parts = value.split(",") if isinstance(value, str) else value
         value = [part.strip() if isinstance(part, str) else part for part in parts]
@@ -202,10 +202,13 @@ def _convert(field: msgspec.structs.FieldInfo, origin: str, value: Any) -> Any:
                 str(part).encode()
         return msgspec.convert(value, kind, strict=False)
     except UnicodeEncodeError as error:
-        raise InvalidSetting(f"{origin}: expected text in UTF-8, not {_shown(field, value)}") from error
+        raise InvalidSetting(f"{origin}: expected text in UTF-8, not {_shown(field, given)}") from error
     except msgspec.ValidationError as error:
-        expected = f"one of {', '.join(get_args(plain))}" if get_origin(plain) is Literal else _expected(kind, error)
-        raise InvalidSetting(f"{origin}: expected {expected}, not {_shown(field, value)}") from error
+        if get_origin(plain) is Literal:
+            expected = f"one of {', '.join(get_args(plain))}"
+        else:
+            expected = "names, with commas between them" if get_origin(plain) is tuple else _expected(kind, error)
+        raise InvalidSetting(f"{origin}: expected {expected}, not {_shown(field, given)}") from error
 
 
 def _shown(field: msgspec.structs.FieldInfo, value: Any) -> str:
