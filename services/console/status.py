@@ -9,7 +9,6 @@ that a writer's last commit had not seen, because others appended them while it 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -271,8 +270,8 @@ def shown() -> Iterator[Callable[[dict[str, Any]], None]]:
     def append(found: dict[str, Any]) -> None:
         with out.capture() as captured:
             out.print(picture(found))
-        sys.stdout.write(captured.get())
-        sys.stdout.flush()
+        out.file.write(captured.get())
+        out.file.flush()
 
     if not out.is_terminal:
         yield append

@@ -375,12 +375,14 @@ def test_an_argument_that_is_no_text_is_named(nats: str) -> None:
 
 
 def test_what_is_watched_through_a_pipe_comes_as_it_is_seen(log: Path) -> None:
-    """As it was: nothing before the end."""
+    """As it was: nothing before the end. And as `status` shows it, without blanks at the ends of its lines."""
     process = _muster(f"status {log} --watch", stdout=subprocess.PIPE, env=os.environ | {"COLUMNS": "0"})
     assert process.stdout is not None
-    heads = [line for line in _lines(process.stdout) if line.startswith(b"simulated: commit ")]
+    lines = list(_lines(process.stdout))
     process.stdout.close()
+    heads = [line for line in lines if line.startswith(b"simulated: commit ")]
     assert (len(heads), process.wait(timeout=120)) == (2, 0)
+    assert [line for line in lines if line.endswith(b" \n")] == []
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
