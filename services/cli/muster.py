@@ -448,7 +448,7 @@ def demo(
         int | None, typer.Option(help="1: a cluster's gangs, 2: a job for three clusters; default: both", metavar="1|2")
     ] = None,
     keep: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="keep the logs and every process's output there (default: the logs alone, in a new one in /tmp)",
             metavar="DIR",
@@ -464,6 +464,8 @@ def demo(
     """
     from services.console.demo import command
 
+    if keep == "":  # a path without a word is the directory in which this runs
+        _fail("--keep '': expected a directory")
     status = command.demo(
         nodes=nodes or (),
         workload=workload or (),
@@ -472,7 +474,7 @@ def demo(
         limit=limit,
         gang_groups=gang_groups,
         act=act,
-        keep=keep,
+        keep=None if keep is None else Path(keep),
         at_most_s=at_most,
         as_json=as_json,
     )

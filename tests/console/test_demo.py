@@ -163,6 +163,7 @@ def test_interrupted_again_it_leaves_no_files_behind(tmp_path: Path, monkeypatch
         (["--trace", "other", "--dir", "."], "other"),
         (["--trace", "openb", "--dir", ".", "--gang-groups", "strict"], "belongs to --trace dlrm"),
         (["--trace", "dlrm", "--dir", ".", "--gang-groups", "loose"], "expected strict or nonstrict"),
+        (["--trace", ""], "--trace '': expected openb or dlrm"),
         (["--act", "3"], "--act 3: expected 1 or 2"),
         (["--act", "2", "--nodes", "n.yaml", "--workload", "w.yaml"], "belong to --act 1"),
     ],
@@ -172,6 +173,16 @@ def test_what_it_cannot_run_is_told_at_once(arguments: list[str], said: str, tmp
     assert done.exit_code == 2
     assert said in done.stderr
     assert processes_of(tmp_path) == []
+
+
+def test_a_directory_without_a_name_is_not_the_one_in_which_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: `--keep "$KEPT"` of a script without the variable left fifteen files there."""
+    monkeypatch.chdir(tmp_path)
+    done = runner.invoke(app, ["demo", "--act", "1", "--at-most", "1", "--keep", ""])
+    assert (done.exit_code, done.stderr) == (2, "error: --keep '': expected a directory\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_node_nothing_is_started(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ def _check(
 def _check_trace(trace: str | None, mode: str | None) -> None:
     from services.simulator.traces import MODES, TRACES
 
-    if trace and trace not in TRACES:
-        raise Unusable(f"--trace {trace}: expected {' or '.join(TRACES)}")
+    if trace is not None and trace not in TRACES:
+        raise Unusable(f"--trace {trace or repr(trace)}: expected {' or '.join(TRACES)}")
     if mode is not None and trace != "dlrm":
         raise Unusable("--gang-groups belongs to --trace dlrm")
     if mode is not None and mode not in MODES:
