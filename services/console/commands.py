@@ -153,18 +153,18 @@ def explain(
             return log.cluster, await explaining.explain(log, name, at, moved)
 
     of, found = run(_with_log(location, cluster, work))
-    if not found.stories:
-        place = f" up to {at}" if at is not None else ""
-        near = f"; there is {', '.join(found.near)}" if found.near else ""
-        sys.stderr.write(printable(f"error: there is no pod or gang {name} in the log of {of!r}{place}{near}") + "\n")
-        return 1
     if as_json:
         show.json_line(
             {"sequence": found.sequence, "time_ns": found.time_ns, "stories": [one._asdict() for one in found.stories]}
         )
     else:
         show.stories(found)
-    return 0
+    if found.stories:
+        return 0
+    place = f" up to {at}" if at is not None else ""
+    near = f"; there is {', '.join(found.near)}" if found.near else ""
+    sys.stderr.write(printable(f"error: there is no pod or gang {name} in the log of {of!r}{place}{near}") + "\n")
+    return 1
 
 
 # ------------------------------------------------------------------------------------------------------- snapshots
