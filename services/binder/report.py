@@ -17,6 +17,8 @@ from services.state import reasons, refusals
 from services.state.fold import State
 from services.state.records import PENDING
 
+BINDING_FAILED = "BindingFailed"
+"""The reason of the condition of a pod that waits as its own binding, or one of its gang's, came to nothing."""
 MOST_TOLD = 32
 """Events of what one pod's bindings met, for as long as the API server keeps them, an hour mostly: about as many as
 Kubernetes' own recorder lets through of one object (25 at once, 12 an hour). Its condition has the last words."""
@@ -78,21 +80,25 @@ def scheduled(event: ev.PodBound, time_ns: int) -> KubernetesEvent:
     return KubernetesEvent(_event_name(event.name, event.uid), regarding, "Scheduled", "Binding", note, False, time_ns)
 
 
-def failed_scheduling(fact: ev.PodObserved, message: str) -> KubernetesEvent:
+def failed_scheduling(fact: ev.PodObserved, due: Condition) -> KubernetesEvent:
+    """What the pod's condition says. Of its binding it may have the event already, under the same name."""
     regarding = ("v1", "Pod", fact.namespace, fact.name, fact.uid)
-    name = _event_name(fact.name, fact.uid, message)
-    return KubernetesEvent(name, regarding, "FailedScheduling", "Scheduling", message, True, 0)
+    what = _of_binding(due.message) if due.reason == BINDING_FAILED else due.message
+    name = _event_name(fact.name, fact.uid, what)
+    return KubernetesEvent(name, regarding, "FailedScheduling", "Scheduling", due.message, True, 0)
 
 
 def failed_binding(event: ev.BindingFailed) -> KubernetesEvent:
-    """What the API server said of this attempt; the pod is tried again after its backoff.
-
-    A webhook's words may differ each time, by a time or a request's number: of one pod there are `MOST_TOLD` names at
-    most, so that what goes on for days does not fill up the API server, which takes none of a name that it has.
-    """
+    """What the API server said of this attempt; the pod is tried again after its backoff."""
     regarding = ("v1", "Pod", event.namespace, event.name, event.uid)
-    name = _event_name(event.name, event.uid, f"Binding {zlib.crc32(event.message.encode()) % MOST_TOLD}")
+    name = _event_name(event.name, event.uid, _of_binding(event.message))
     return KubernetesEvent(name, regarding, "FailedScheduling", "Binding", event.message, True, 0)
+
+
+def _of_binding(message: str) -> str:
+    """A webhook's words may differ each time, by a time or a request's number: of one pod there are `MOST_TOLD` names at
+    most, so that what goes on for days does not fill up the API server, which takes none of a name that it has."""
+    return f"Binding {zlib.crc32(message.encode()) % MOST_TOLD}"
 
 
 def rejected(event: ev.DeclarationRejected, time_ns: int) -> KubernetesEvent:

@@ -10,10 +10,21 @@ import pytest
 import events as ev
 from events.policy import DEFAULT_POLICY
 from services.binder.binding import Intent, failed
-from services.binder.report import MOST_TOLD, condition, failed_binding, failed_scheduling, rejected, scheduled
+from services.binder.report import (
+    BINDING_FAILED,
+    MOST_TOLD,
+    Condition,
+    condition,
+    failed_binding,
+    failed_scheduling,
+    rejected,
+    scheduled,
+)
 from tests.facts import pod
 from tests.why import why_waiting
 from tests.world import World
+
+WAITS = Condition("InsufficientRoom: cpu", "Unschedulable", "no room")
 
 
 def said(world: World, uid: str) -> tuple[str, str] | None:
@@ -232,7 +243,7 @@ def test_what_kubectl_describe_shows() -> None:
         False,
         7,
     )
-    failed = failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), "no room")
+    failed = failed_scheduling(pod("train-0", "class", uid="u", namespace="ml"), WAITS)
     assert failed[1:] == (("v1", "Pod", "ml", "train-0", "u"), "FailedScheduling", "Scheduling", "no room", True, 0)
 
 
@@ -245,6 +256,8 @@ def test_a_webhook_whose_words_differ_each_time_makes_few_events_of_a_pod() -> N
     denied = [f'admission webhook "quota" denied the request: trace {number}' for number in range(1000)]
     assert len({name(message) for message in denied}) == MOST_TOLD
     assert name("no budget") == name("no budget") != name("no quota") != name("no quota", "v")
+    refused = Condition(BINDING_FAILED, BINDING_FAILED, "no budget")
+    assert failed_scheduling(pod("p", "class", uid="u", namespace="team"), refused).name == name("no budget")
 
 
 def test_events_that_say_different_things_have_different_names() -> None:
@@ -252,7 +265,9 @@ def test_events_that_say_different_things_have_different_names() -> None:
     about = {"kind": "Pod", "namespace": "ml", "name": "p", "uid": "u", "resource_version": "1", "expected": "a number"}
 
     def failed(message: str, **named: str) -> str:
-        return failed_scheduling(pod(named.get("name", "p"), "class", uid=named.get("uid", "u")), message).name
+        return failed_scheduling(
+            pod(named.get("name", "p"), "class", uid=named.get("uid", "u")), WAITS._replace(message=message)
+        ).name
 
     def refused(field: str, value: str, **other: str) -> str:
         return rejected(ev.DeclarationRejected(**{**about, **other}, field=field, value=value), 0).name

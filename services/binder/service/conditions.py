@@ -149,7 +149,7 @@ class Conditions:
         if len(self.told) > TOLD_KEPT:
             self.told.clear()
         self.told[pod.group, due.said] = uid
-        return 1 + await self._rounds.write(self._events.write(failed_scheduling(fact, due.message)))
+        return 1 + await self._rounds.write(self._events.write(failed_scheduling(fact, due)))
 
     def _has_event(self, group: str, said: str) -> bool:
         """Whether a pod of the group that still waits has it: with the pod it is gone for users, too."""
