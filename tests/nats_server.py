@@ -12,11 +12,15 @@ import pytest
 from events.connection import Connection
 from events.server import EmbeddedServer
 
+FEEDS = "max_file_store: 1TB"
+"""Each feed sets a gigabyte aside, of which a test writes a few kilobytes: by itself a server gives out three quarters of
+what its disk has free, and where that is less than 60 GB the feeds of all tests would be too many."""
+
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """Shared, and left alone: a test that stops its server takes `own_server`."""
-    with EmbeddedServer(tmp_path_factory.mktemp("nats")) as running:
+    with EmbeddedServer(tmp_path_factory.mktemp("nats"), jetstream=FEEDS) as running:
         yield running
 
 
