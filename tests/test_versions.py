@@ -13,7 +13,7 @@ from services.ingest import service as ingest
 from services.planner import service as planner
 from services.state.fold import State
 from services.state.form import UnknownVersion
-from services.writer import Writer
+from services.writer import SteppedDown, Writer
 from tests.second import BOTH, second
 from tests.waiting import until
 from tests.world import World
@@ -35,14 +35,8 @@ def written(world: World, kind: type) -> list[int]:
     return [one.sequence for one in world.log.commits if any(type(event) is kind for event in decode(one).events)]
 
 
-@pytest.mark.parametrize(("rules", "state"), [(2, 1), (1, 2)])
-async def test_one_that_joins_without_having_read_the_switch_says_nothing_more(
-    monkeypatch: pytest.MonkeyPatch, rules: int, state: int
-) -> None:
-    """It had read everything; then the admin was faster than its Taken."""
-    world = World(shards=(), supports=BOTH)
-    world.node("n")
-    world.pod("p")
+def switch_before_a_taken(monkeypatch: pytest.MonkeyPatch, world: World, rules: int, state: int) -> None:
+    """The next process has read everything; then the admin is faster than its Taken."""
     taking = Writer.take
 
     async def later(writer: Writer, *events: ev.Event, basis: int = 0) -> int:
@@ -50,6 +44,16 @@ async def test_one_that_joins_without_having_read_the_switch_says_nothing_more(
         return await taking(writer, *events, basis=basis)
 
     monkeypatch.setattr(Writer, "take", later)
+
+
+@pytest.mark.parametrize(("rules", "state"), [(2, 1), (1, 2)])
+async def test_one_that_joins_without_having_read_the_switch_says_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, rules: int, state: int
+) -> None:
+    world = World(shards=(), supports=BOTH)
+    world.node("n")
+    world.pod("p")
+    switch_before_a_taken(monkeypatch, world, rules, state)
     with pytest.raises(UnknownVersion, match=f"version {max(rules, state)}"):
         await asyncio.wait_for(running(world.log), 30)
     assert written(world, ev.PlannerTaken) == [len(world.log.commits)]
@@ -93,10 +97,35 @@ async def test_who_has_it_goes_on_and_names_it_in_its_headers() -> None:
         process.cancel()
 
 
-async def test_ingest_needs_the_fold_alone_and_stops_before_its_first_fact() -> None:
+async def test_an_ingest_that_lacks_the_fold_says_nothing() -> None:
+    """Behind its Taken nobody would decide, before another ingest had read the whole cluster."""
     world = World(supports=BOTH)
     place = await admin(world.log, 2, 2)
     with pytest.raises(UnknownVersion, match="folded by state version 2"):
         await ingest.run(world.log, None, holder="old")  # type: ignore[arg-type]
-    assert [type(event) for event in decode(world.log.commits[place]).events] == [ev.IngestTaken, ev.VersionsAnnounced]
-    assert len(world.log.commits) == place + 1
+    assert len(world.log.commits) == place
+
+
+async def test_an_ingest_that_had_not_read_the_switch_stops_before_its_first_fact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(supports=BOTH)
+    switch_before_a_taken(monkeypatch, world, 2, 2)
+    with pytest.raises(UnknownVersion, match="folded by state version 2"):
+        await ingest.run(world.log, None, holder="old")  # type: ignore[arg-type]
+    assert written(world, ev.IngestTaken)[1:] == [len(world.log.commits)]
+
+
+async def test_an_ingest_needs_the_fold_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it decides nothing."""
+    world = World(supports=BOTH)
+    await admin(world.log, 2, 1)
+
+    async def end(_: ingest.Reader) -> None:
+        raise SteppedDown
+
+    monkeypatch.setattr(ingest.Reader, "run", end)
+    with pytest.raises(SteppedDown):
+        await ingest.run(world.log, None, holder="old")  # type: ignore[arg-type]
+    header = decode_header(world.log.commits[-1])
+    assert (header.cause, header.rules, header.state) == ("taken", 2, 1)

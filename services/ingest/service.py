@@ -1,7 +1,8 @@
 """The ingest process: lists and watches in, facts out.
 
-1. `IngestTaken` is acknowledged: whoever was ingest before can write no more.
-2. What the log says up to there is what the lists are compared with.
+1. The log is read: who cannot, as a newer version goes on there, has said nothing.
+2. `IngestTaken` is acknowledged: whoever was ingest before can write no more. What the log says up to there is what the
+   lists are compared with.
 3. Every kind is listed by a consistent read; what differs goes to the log, missed deletions included.
 4. `ClusterSynced`: from here on others may decide.
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
@@ -34,7 +35,7 @@ from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NoCredentials, NotFound, Unauthorized, Unreachable
 from services.kubernetes.transport import heeding
-from services.start import in_slices, state_at
+from services.start import fold, in_slices, state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
 
@@ -77,9 +78,11 @@ async def run(
     verb and the resource that this service account lacks.
     """
     writer = Writer(log, "ingest", clock_offset_ms=clock_offset_ms)
+    state = (await state_at(log)).state
+    writer.rules, writer.state = state.rules_version, state.state_version
     taken = await writer.take(IngestTaken(holder=holder), VersionsAnnounced(rules=(), state=tuple(FOLDS)))
     logger.info("taken", extra={"sequence": taken, "holder": holder})
-    state = (await state_at(log, taken)).state
+    await fold(log, state, taken)
     writer.rules, writer.state = state.rules_version, state.state_version
     core = await in_slices(Ingest.of_in_slices(state, scheduler_names))
     del state  # which may be large, and is not needed any more

@@ -21,7 +21,7 @@ from services.federator.specialize import to_yaml
 from services.federator.state import WRITER, State
 from services.simulator.openpai.server import LateFault
 from services.snapshots import take
-from services.state.form import UnknownVersion
+from services.state.form import UnknownCommit, UnknownVersion
 from services.writer import SteppedDown, Writer
 from tests.federator.backends.sites import job
 from tests.federator.field import NAMES, Field
@@ -43,6 +43,15 @@ async def test_who_lacks_a_later_federators_version_neither_folds_nor_writes(
     assert await field.log.end() == place
     with pytest.raises(UnknownVersion):
         State().apply_stored(field.log.commits[-1])
+
+
+async def test_who_cannot_read_the_log_does_not_take_it(field: Field) -> None:
+    writer = Writer(field.log, WRITER)
+    await writer.take(ev.FederatorTaken(holder="another version"))
+    place = await writer.append_payload(b'[{"type":"NotYetInvented"}]', 1, basis=1, cause="decide")
+    with pytest.raises(UnknownCommit, match="NotYetInvented"):
+        await Decider(field.log, lambda said: None).take("this version")
+    assert await field.log.end() == place
 
 
 async def test_who_takes_over_goes_on_from_the_log_time_of_the_one_before(field: Field) -> None:

@@ -15,7 +15,7 @@ from events.log import EventLog
 from services.federator import core, observing
 from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State, check_versions
-from services.start import in_slices, state_at
+from services.start import fold, in_slices, state_at
 from services.writer import Writer
 
 
@@ -36,14 +36,15 @@ class Decider:
         self._reports: list[Event] = []
 
     async def take(self, holder: str) -> None:
-        """Take the subject, unless a later version has it, and fold everything up to that. Raises LogError,
-        UnknownCommit."""
+        """Take the subject, unless a later version has it or the log cannot be read, and fold everything up to that.
+        Raises LogError, UnknownCommit."""
         last = await self.log.last(self.writer.subject)
         if last is not None and (header := header_of(last)) is not None:
             check_versions(last.sequence, header)
+        started = await state_at(self.log, form=FORM)
         taken = await self.writer.take(ev.FederatorTaken(holder=holder))
-        started = await state_at(self.log, taken, form=FORM)
-        self.state, self.tail_bytes, self.active = started.state, started.tail_bytes, True
+        tail_bytes = started.tail_bytes + await fold(self.log, started.state, taken)
+        self.state, self.tail_bytes, self.active = started.state, tail_bytes, True
 
     async def run(self) -> None:
         """For ever: what the core says, whenever something changed."""
