@@ -37,6 +37,8 @@ class Seen(NamedTuple):
     node: str
     terminating: bool
     gated: bool
+    ended: bool
+    """It succeeded or failed: the API server would bind it all the same."""
 
 
 def outcome(intent: Intent, answer: str, message: str, assigned_node: str) -> Outcome | None:
@@ -63,8 +65,8 @@ def settled_by(intent: Intent, seen: Seen | None, message: str) -> Outcome:
         return failed(intent, "PodGone", f"{pod} is gone")
     if seen.node:
         return assigned(intent, f"already assigned to node {seen.node}", seen.node)
-    if seen.terminating:
-        return failed(intent, "PodGone", f"{pod} is being deleted")
+    if seen.ended or seen.terminating:
+        return failed(intent, "PodGone", f"{pod} has ended" if seen.ended else f"{pod} is being deleted")
     if seen.gated:
         return failed(intent, "Rejected", f"{pod} has scheduling gates")
     if seen.resource_version == intent.resource_version:

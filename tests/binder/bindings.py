@@ -14,7 +14,7 @@ from tests.waiting import until
 from tests.world import World
 
 MANY = 2 * LOAD
-UNBOUND = {"node_name": "", "scheduling_gates": (), "deletion_timestamp": None}
+UNBOUND = {"node_name": "", "scheduling_gates": (), "deletion_timestamp": None, "phase": "Pending"}
 
 
 class Client:
@@ -64,7 +64,7 @@ class Client:
             self.lost -= 1
             raise Unreachable("get", "ServerDisconnectedError", "", sent=True)
         pod = SimpleNamespace(uid=name, resource_version=self.seen, **self.pod)
-        return SimpleNamespace(metadata=pod, spec=pod) if self.seen else None
+        return SimpleNamespace(metadata=pod, spec=pod, status=pod) if self.seen else None
 
     async def patch_pod_status(self, *_: Any) -> str:
         if self.error is not None:

@@ -35,13 +35,14 @@ def test_only_a_definite_answer_is_an_outcome(answer: str, assigned: str, expect
     ("seen", "expected", "message"),
     [
         (None, "PodGone", "pod default/web is gone"),
-        (Seen("another", "9", "", False, False), "PodGone", "pod default/web is gone"),
-        (Seen("uid", "9", "n0", False, False), "PodBound", None),
-        (Seen("uid", "9", "n1", False, False), "AlreadyAssigned", "already assigned to node n1"),
-        (Seen("uid", "9", "n0", True, False), "PodBound", None),
-        (Seen("uid", "9", "", True, False), "PodGone", "pod default/web is being deleted"),
-        (Seen("uid", "9", "", False, True), "Rejected", "pod default/web has scheduling gates"),
-        (Seen("uid", "9", "", False, False), "BindingRenewed", None),
+        (Seen("another", "9", "", False, False, False), "PodGone", "pod default/web is gone"),
+        (Seen("uid", "9", "n0", False, False, False), "PodBound", None),
+        (Seen("uid", "9", "n1", False, False, False), "AlreadyAssigned", "already assigned to node n1"),
+        (Seen("uid", "9", "n0", True, False, False), "PodBound", None),
+        (Seen("uid", "9", "", True, False, False), "PodGone", "pod default/web is being deleted"),
+        (Seen("uid", "9", "", False, False, True), "PodGone", "pod default/web has ended"),
+        (Seen("uid", "9", "", False, True, False), "Rejected", "pod default/web has scheduling gates"),
+        (Seen("uid", "9", "", False, False, False), "BindingRenewed", None),
     ],
 )
 def test_after_a_failed_precondition_the_pod_itself_says(seen: Seen | None, expected: str, message: str | None) -> None:
@@ -52,13 +53,13 @@ def test_after_a_failed_precondition_the_pod_itself_says(seen: Seen | None, expe
 
 
 def test_a_renewed_intent_has_the_version_that_was_seen() -> None:
-    renewed = settled_by(INTENT, Seen("uid", "9", "", False, False), "why")
+    renewed = settled_by(INTENT, Seen("uid", "9", "", False, False, False), "why")
     assert isinstance(renewed, ev.BindingRenewed)
     assert renewed.resource_version == "9"
 
 
 def test_a_conflict_about_a_pod_that_did_not_change_is_a_refusal() -> None:
     """A webhook may answer 409, or 404. Renewed, the intent would be the same, and be refused and renewed for ever."""
-    refused = settled_by(INTENT, Seen("uid", "7", "", False, False), "why")
+    refused = settled_by(INTENT, Seen("uid", "7", "", False, False, False), "why")
     assert isinstance(refused, ev.BindingFailed)
     assert (refused.reason, refused.message) == ("Rejected", "why")

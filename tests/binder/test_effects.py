@@ -409,7 +409,7 @@ class Refusing:
 
     async def get_pod(self, namespace: str, name: str) -> Any:
         pod = SimpleNamespace(uid=name, resource_version=self.version, **UNBOUND)
-        return SimpleNamespace(metadata=pod, spec=pod)
+        return SimpleNamespace(metadata=pod, spec=pod, status=pod)
 
     async def create_event(self, *_: Any, **__: Any) -> None:
         pass

@@ -248,7 +248,7 @@ class Walk:
         if kept.node:
             return outcome(intent, "assigned", "", kept.node)
         if str(kept.version) != claim.resource_version or kept.gated:
-            return settled_by(intent, Seen(uid, str(kept.version), kept.node, False, kept.gated), "")
+            return settled_by(intent, Seen(uid, str(kept.version), kept.node, False, kept.gated, False), "")
         if self.random.random() < 0.1:
             return outcome(intent, "rejected", "no", "")
         self.cluster.on_node(kept, claim.node)

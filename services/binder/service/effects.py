@@ -257,6 +257,7 @@ class Effects:
             pod.spec.node_name or "",
             meta.deletion_timestamp is not None,
             bool(pod.spec.scheduling_gates),
+            pod.status.phase in ("Succeeded", "Failed"),
         )
 
     def _evict_later(self, uid: str) -> None:
