@@ -15,7 +15,7 @@ from services.simulator.resources import Resource
 from services.simulator.store import Collection, Entry, Key
 from tests.simulation import edits
 from tests.simulation.planting import BINDER_FIRST_FROM
-from tests.simulation.told import uid_of
+from tests.simulation.told import GANG, MINIMUM, pending, uid_of
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
@@ -64,7 +64,26 @@ def restore(api: Api, backup: Backup, writes: int) -> None:
 
 def strike(world: World, fault: Fault) -> None:
     """The backup is made now; if nothing is calm by then, it is restored."""
-    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api), fault.what == "raised")
+    if fault.what == "ungated":
+        _gated(world)
+    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api), fault.what in ("raised", "ungated"))
+    if fault.what == "ungated":
+        _ungated(world, fault.for_s)
+
+
+def _gated(world: World) -> None:
+    """A gang and a pod that may not be scheduled yet."""
+    pods = world.kube.source.randint(1, 3)
+    for labels in ({}, *[{GANG: "gated", MINIMUM: str(pods)}] * pods):
+        world.workload.attempt(lambda: world.workload.pod(labels, of=0, schedulingGates=[{"name": "wait"}]))  # noqa: B023
+
+
+def _ungated(world: World, for_s: float) -> None:
+    """All that may not; whoever is proposed until the restore is judged behind it."""
+    for entry in list(world.kube.api.pods.entries.values()):
+        if pending(entry.object) and entry.object["spec"].get("schedulingGates"):
+            world.workload.patch(world.kube.api.pods, *entry.key, {"spec": {"schedulingGates": None}})
+    world.supervisor.stay_down("binder", for_s + AWAY_S[1])
 
 
 def _restored(world: World, backup: Backup, raised: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from events import subjects
 from services.simulator import errors
-from tests.simulation import absences, backups
+from tests.simulation import absences, backups, turns
 from tests.simulation.answers import GATEWAY_404
 from tests.simulation.faults import Fault
 from tests.simulation.kube import Watch
@@ -139,6 +139,8 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "etcd restored": backups.strike,
     "away": absences.strike,
     "names changed": absences.rename,
+    "policy turned": turns.strike,
+    "watch silent": lambda world, fault: world.kube.fall_silent(fault.for_s),
     "history dropped": lambda world, _: world.kube.drop_history(),
     "snapshot damaged": _snapshot_damaged,
     "snapshot altered": lambda world, _: world.broker.bucket.alter(world.source, world.witness.state.snapshots),
