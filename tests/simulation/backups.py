@@ -92,7 +92,8 @@ def _restored(world: World, backup: Backup, raised: bool) -> None:
     source, loop = world.kube.source, world.loop
     away_s = source.uniform(*AWAY_S)
     world.kube.restart(away_s)
-    restore(world.kube.api, backup, source.choice(WRITES) + (RAISED if raised else 0))
+    raised_by = RAISED * (1 + (world.kube.api.store.revision - backup.revision) // RAISED)  # beyond what another did
+    restore(world.kube.api, backup, source.choice(WRITES) + (raised_by if raised else 0))
     world.kube.set_back()
     world.witness.set_back()
     _controllers_look_again(world)

@@ -14,13 +14,14 @@ from msgspec.structs import replace
 
 from events.policy import DEFAULT_POLICY
 from services.state.fold import State
+from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
-    from tests.simulation.faults import Fault
     from tests.simulation.world import World
 
 TURNED_AWAY_S = 8.0
-"""For so long the evictions that are to be called off are turned away."""
+"""For so long the evictions that are to be called off are turned away; or one of them is on its way still."""
+IN_DOUBT = Fault(at_s=0.0, kind="late, refused meanwhile", on="evict", slot="binder", for_s=6.0)
 
 
 class Turn(NamedTuple):
@@ -58,8 +59,10 @@ def landed(world: World) -> None:
     """Something stands in the log: has the time of one come?"""
     for fault in [one for one in world.turns if TURNS[one.what].due(world.witness.state)]:
         world.turns.remove(fault)
-        if fault.what == "nobody evicted":
+        if fault.what == "nobody evicted" and world.kube.source.random() < 0.5:
             world.kube.turn_away("binder", "evict", 429, TURNED_AWAY_S)
+        elif fault.what == "nobody evicted":
+            world.faults.arm(IN_DOUBT)
         world.loop.after(fault.for_s, _turn, world, fault)
 
 
