@@ -391,6 +391,11 @@ OF_FEDERATOR = (
 """And what federated histories have besides."""
 LATE = tuple(Draw(1, kind, ("make",), FEDERATOR, for_s=(4.0, 20.0)) for kind in ("late", "twice"))
 """And later ones, of a job that is cancelled at once: what is made so late that the job may be forgotten."""
+MISLED = (
+    Draw(2, "refused", DONE, FEDERATOR, codes=(404,), times=4),
+    Draw(1, "misled", SEEN, FEDERATOR, codes=(2404,), times=4),
+)
+"""And webhooks that say of what is there that it is not, and a gateway that does."""
 OF_MEMBERS = (Draw(1, "etcd restored", for_s=(0.3, 12.0), what=("", "raised")),)
 """And a federated history's clusters, some of them."""
 

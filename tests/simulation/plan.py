@@ -108,8 +108,10 @@ BEYOND = (1, 3)
 """And of the last one."""
 OF_FEDERATOR = (5, 14)
 """As above, of federated histories."""
-OPERATORS, OF_MEMBERS = (1, 4), (4, 10)
-"""And their steps of operators, and of users of Koordinator on their clusters."""
+OPERATORS = (1, 4)
+"""And steps of their operators."""
+USERS_OF_MEMBERS = {koordinator: (4, 10), kinds: (0, 2)}
+"""Those that their clusters have besides."""
 RESTORED = (0, 1)
 """How often the etcd of one of their clusters is restored."""
 ALL_HERE_S = 20.0
@@ -231,7 +233,9 @@ def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
     if goes_beyond:
         source = random.Random(f"{seed}/operators")
         steps += workload.draw(source, source.randint(*OPERATORS), 0.2, until_s, OF_OPERATORS)
-        users = swarm.weights(koordinator.WEIGHTS)
-        steps += workload.draw(source, source.randint(*OF_MEMBERS), 0.2, until_s, users)
-        faults += faulty.draw(source, source.randint(*BEYOND), 0.5, until_s, faulty.BEYOND)
+        for users, counts in USERS_OF_MEMBERS.items():
+            weights = swarm.weights(users.WEIGHTS)
+            steps += workload.draw(source, source.randint(*counts), 0.2, until_s, weights)
+        for table in (faulty.BEYOND, faulty.MISLED):
+            faults += faulty.draw(source, source.randint(*BEYOND), 0.5, until_s, table)
     return Plan(seed, steps, faults, drawn.workload)

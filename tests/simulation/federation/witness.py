@@ -171,7 +171,8 @@ class Witness:
         """Pods and PodGroups of runs that are not there."""
         runs = {run_of(job) for job in _jobs(member)}
         jobs = {job["metadata"]["uid"] for job in _jobs(member)}
-        for entry in member.kube.api.by_path["scheduling.x-k8s.io", "v1alpha1", "podgroups"].entries.values():
+        served = member.kube.api.by_path.get(("scheduling.x-k8s.io", "v1alpha1", "podgroups"))
+        for entry in served.entries.values() if served is not None else ():
             labels = entry.object["metadata"].get("labels") or {}
             if gangs.FIRST in labels and labels[gangs.FIRST] not in runs:
                 raise Violation(f"PodGroup {entry.key} on {member.alias} is left of a run that is gone (7.13)")
