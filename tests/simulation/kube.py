@@ -238,12 +238,6 @@ class ApiServer:
     def _start(self) -> None:
         self.up = True
 
-    def fall_silent(self, for_s: float) -> None:
-        """Watches break, and those that follow say nothing for so long."""
-        self.silent_until_s = self.loop.now_s + for_s
-        for watch in list(self.watches):
-            watch.end(Unreachable("watch", "ServerDisconnectedError", "simulated", sent=True))
-
     def set_back(self) -> None:
         """Etcd was restored: whatever was under way to this server is lost, and kubelets begin anew."""
         self.incarnation += 1

@@ -120,6 +120,13 @@ def _misrouted(world: World, fault: Fault) -> None:
         watch.end()
 
 
+def _watch_silent(world: World, fault: Fault) -> None:
+    """All end, and those that follow say nothing for so long."""
+    world.kube.silent_until_s = world.loop.now_s + fault.for_s
+    for watch in list(world.kube.watches):
+        watch.end()
+
+
 def _message_of_nobody(world: World, fault: Fault) -> None:
     world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
 
@@ -140,7 +147,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "away": absences.strike,
     "names changed": absences.rename,
     "policy turned": turns.strike,
-    "watch silent": lambda world, fault: world.kube.fall_silent(fault.for_s),
+    "watch silent": _watch_silent,
     "history dropped": lambda world, _: world.kube.drop_history(),
     "snapshot damaged": _snapshot_damaged,
     "snapshot altered": lambda world, _: world.broker.bucket.alter(world.source, world.witness.state.snapshots),
