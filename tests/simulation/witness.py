@@ -312,7 +312,7 @@ class Witness:
         """Nor does anything stay kept that cannot, but for a gang of which something is to be judged. Where little goes
         into a decision, more than one may be over before the binder says so."""
         judged = {getattr(event, "group", "") for event in commit.events}
-        found = self._allowed.beyond(commit, self.state, judged, LEFT)
+        found = self._allowed.beyond(commit, self.state, judged)
         _require(not found, f"{commit.sequence} goes on keeping {found} (section 5)")
         before, self._left = self._left, {}
         for key, kept in self.state.reservations.items():
