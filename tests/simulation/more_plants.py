@@ -457,10 +457,4 @@ MORE: dict[str, Plant] = {
         (("    if not policy.reserve_after_refusals:\n", "    if False:\n"),),
         first=BEYOND_FROM,
     ),
-    "gated again": Plant(
-        "a pod is permitted although it may not be scheduled again, as its cluster was restored",
-        "services.binder.standing",
-        (("        if pod.fact.gated:\n", "        if False:\n"),),
-        first=BEYOND_FROM,
-    ),
 }

@@ -84,4 +84,14 @@ PLANTS: dict[str, Plant] = {
         ("        and state.is_forgotten(owner.job)\n", "        and False\n"),
         first=BEYOND_FROM,
     ),
+    "denied is gone": _plant(
+        "what a webhook says of a deletion, that it found nothing, is taken for the API server's word",
+        KUBERNETES,
+        (
+            "        if isinstance(error, NotFound | Conflict):\n",
+            "        if isinstance(error, NotFound):\n            return Absent()\n"
+            "        if isinstance(error, Conflict):\n",
+        ),
+        first=BEYOND_FROM,
+    ),
 }
