@@ -35,7 +35,8 @@ an admin who tries out policies (`faults`), and a day of the retention's that is
 BEYOND_FROM = 540_000
 """The first seed of those with policies that turn when it matters (`turns`), watches that say nothing for longer than
 ingest believes them (`stead`), a binder that is away for long (`absences`), restores that give pods their gates back
-(`backups`), and, of federated ones, with operators and users of Koordinator (`federation`)."""
+(`backups`), resources that are asked for before they are offered (`foretold`), and, of federated ones, with operators,
+users of Koordinator and kinds that go (`federation`, `plan`)."""
 
 
 class Plant(NamedTuple):
