@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 FROM = BEYOND_FROM
 WEIGHTS = {"foretold": 1.0}
 RESOURCES = tuple(f"example.dev/foretold-{number}" for number in range(3))
-OFFERED_S, GONE_S = (0.3, 6.0), (0.5, 6.0)
+AT_ONCE_S, OFFERED_S, GONE_S = (0.0, 0.25), (0.25, 6.0), (0.5, 6.0)
+"""When it is offered, mostly before a kubelet has refused who is there, or later; and for how long."""
 
 
 def foretold(workload: Workload) -> None:
@@ -28,7 +29,7 @@ def foretold(workload: Workload) -> None:
         workload.pod(of=0, schedulerName="default-scheduler", nodeName=there, containers=asking(resource))
     for _ in range(pods):
         workload.pod({GANG: f"f{rnd.randrange(2)}", MINIMUM: str(pods)}, of=0, containers=asking(resource))
-    offered_s = rnd.uniform(*OFFERED_S)
+    offered_s = rnd.uniform(*(AT_ONCE_S if rnd.random() < 0.7 else OFFERED_S))
     after(offered_s, workload.attempt, offer, workload, node, resource, str(rnd.randint(1, 4)))
     if rnd.random() < 0.5:
         after(offered_s + rnd.uniform(*GONE_S), workload.attempt, goes, workload, resource)
