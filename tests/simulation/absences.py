@@ -1,9 +1,10 @@
-"""An ingest that is away for long while the cluster lives on, and one that comes back to look for other pods.
+"""Who is away for long while the cluster and all others live on, and an ingest that comes back to look for other pods.
 
-It is *down* when nobody starts it, and then lists everything against what the log says. It is *deaf* when it runs and
-does not reach the API server: its watches say nothing and end with a 410, and each kind is listed when its turn comes,
-while others go on deciding. Scheduler names are a setting (`--scheduler-names`): ingest is started again with others, and
-pods that waited are nobody's, or pods are candidates that were not.
+An ingest is *down* when nobody starts it, and then lists everything against what the log says. It is *deaf* when it runs
+and does not reach the API server: its watches say nothing and end with a 410, and each kind is listed when its turn
+comes, while others go on deciding. Scheduler names are a setting (`--scheduler-names`): ingest is started again with
+others, and pods that waited are nobody's, or pods are candidates that were not. While a binder is down planners go on
+proposing: what it comes back to are proposals behind which many facts have come.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WHO = "ingest"
 def strike(world: World, fault: Fault) -> None:
     loop, kube = world.loop, world.kube
     if fault.what == "down":
-        world.supervisor.stay_down(WHO, fault.for_s)
+        world.supervisor.stay_down(fault.slot, fault.for_s)
     else:
         kube.turn_away(WHO, "", 503, fault.for_s)
         for watch in [one for one in kube.watches if one.process.slot == WHO]:
@@ -34,8 +35,9 @@ def strike(world: World, fault: Fault) -> None:
             loop.after(fault.for_s, watch.end, errors.expired("too old resource version"))
     for step in world.more_steps(kube.source, int(fault.for_s * STEPS_A_SECOND), fault.for_s):
         loop.after(step.at_s, _meanwhile, world, step)
-    loop.after(fault.for_s, _compacted, world)
-    world.tried[f"ingest away, {fault.what}"] += 1
+    if fault.slot == WHO:
+        loop.after(fault.for_s, _compacted, world)
+    world.tried[f"{fault.slot} away, {fault.what}"] += 1
 
 
 def _meanwhile(world: World, step: Step) -> None:

@@ -15,7 +15,7 @@ from services.simulator.resources import Resource
 from services.simulator.store import Collection, Entry, Key
 from tests.simulation import edits
 from tests.simulation.planting import BINDER_FIRST_FROM
-from tests.simulation.told import uid_of
+from tests.simulation.told import GANG, MINIMUM, pending, uid_of
 
 if TYPE_CHECKING:
     from services.simulator.api import Api
@@ -28,6 +28,9 @@ AWAY_S, SOON_S, BEHIND_S, LOOK_S = (0.2, 4.0), (0.0, 4.0), (4.0, 8.0), 0.5
 it is looked whether he is there."""
 RAISED = 1_000_000_000
 """`etcdutl snapshot restore --bump-revision … --mark-compacted`: all watches end with a 410."""
+UNGATED = "ungated"
+TOLD = {"": "", "raised": ", and raised", UNGATED: ", and raised, to before gates fell"}
+"""How a run names them."""
 WRITES = (0, 20, 400)
 """What the server writes as it starts."""
 
@@ -64,20 +67,40 @@ def restore(api: Api, backup: Backup, writes: int) -> None:
 
 def strike(world: World, fault: Fault) -> None:
     """The backup is made now; if nothing is calm by then, it is restored."""
-    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api), fault.what == "raised")
+    if fault.what == UNGATED:
+        _gated(world)
+    world.loop.after(fault.for_s, _restored, world, back_up(world.kube.api), fault.what)
+    if fault.what == UNGATED:
+        _ungated(world, fault.for_s)
 
 
-def _restored(world: World, backup: Backup, raised: bool) -> None:
+def _gated(world: World) -> None:
+    """A gang and a pod that may not be scheduled yet."""
+    pods = world.kube.source.randint(1, 3)
+    for labels in ({}, *[{GANG: "gated", MINIMUM: str(pods)}] * pods):
+        world.workload.attempt(lambda: world.workload.pod(labels, of=0, schedulingGates=[{"name": "wait"}]))  # noqa: B023
+
+
+def _ungated(world: World, for_s: float) -> None:
+    """All that may not; whoever is proposed until the restore is judged behind it."""
+    for entry in list(world.kube.api.pods.entries.values()):
+        if pending(entry.object) and entry.object["spec"].get("schedulingGates"):
+            world.workload.patch(world.kube.api.pods, *entry.key, {"spec": {"schedulingGates": None}})
+    world.supervisor.stay_down("binder", for_s + AWAY_S[1])
+
+
+def _restored(world: World, backup: Backup, what: str) -> None:
     if world.calm or not world.kube.up:
         return
-    source, loop = world.kube.source, world.loop
+    source, loop, raised = world.kube.source, world.loop, bool(what)
     away_s = source.uniform(*AWAY_S)
     world.kube.restart(away_s)
-    restore(world.kube.api, backup, source.choice(WRITES) + (RAISED if raised else 0))
+    raised_by = RAISED * (1 + (world.kube.api.store.revision - backup.revision) // RAISED)  # beyond what another did
+    restore(world.kube.api, backup, source.choice(WRITES) + (raised_by if raised else 0))
     world.kube.set_back()
     world.witness.set_back()
     _controllers_look_again(world)
-    world.tried["restored from a backup, and raised" if raised else "restored from a backup"] += 1
+    world.tried[f"restored from a backup{TOLD[what]}"] += 1
     soon_s, behind_s = away_s + source.uniform(*SOON_S), away_s + source.uniform(*BEHIND_S)
     if world.plan.seed < BINDER_FIRST_FROM:
         loop.after(soon_s, _again, world, "ingest")

@@ -21,7 +21,7 @@ AWAY_S = (0.1, 5.0)
 
 def plugged(workload: Workload) -> None:
     rnd = workload.random
-    _offer(workload, workload.any_node(), rnd.choice(DEVICES), str(rnd.randint(1, 4)))
+    offer(workload, workload.any_node(), rnd.choice(DEVICES), str(rnd.randint(1, 4)))
 
 
 def replugged(workload: Workload) -> None:
@@ -29,8 +29,8 @@ def replugged(workload: Workload) -> None:
     rnd = workload.random
     device, there = _offered(workload)
     for node, amount in there.items():
-        _offer(workload, node, device, rnd.choice(["0", None]))
-        workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, _offer, workload, node, device, amount)
+        offer(workload, node, device, rnd.choice(["0", None]))
+        workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, offer, workload, node, device, amount)
 
 
 def unplugged(workload: Workload) -> None:
@@ -41,7 +41,7 @@ def unplugged(workload: Workload) -> None:
 
 def goes(workload: Workload, device: str) -> None:
     for _, node in list(workload.api.nodes.entries):
-        _offer(workload, node, device, None)
+        offer(workload, node, device, None)
 
 
 def wants_device(workload: Workload) -> None:
@@ -49,7 +49,7 @@ def wants_device(workload: Workload) -> None:
     rnd = workload.random
     pods = rnd.randint(1, 3)
     labels = {GANG: f"v{rnd.randrange(3)}", MINIMUM: str(pods)} if rnd.random() < 0.6 else None
-    containers = _asking(rnd.choice(DEVICES))
+    containers = asking(rnd.choice(DEVICES))
     for _ in range(pods):
         workload.pod(labels, of=0, containers=containers)
 
@@ -60,8 +60,8 @@ def has_device(workload: Workload) -> None:
     if node:
         if rnd.random() < 0.5:
             goes(workload, device)
-            workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, _offer, workload, node, device, "2")
-        workload.pod(of=0, schedulerName="default-scheduler", nodeName=node, containers=_asking(device))
+            workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, offer, workload, node, device, "2")
+        workload.pod(of=0, schedulerName="default-scheduler", nodeName=node, containers=asking(device))
 
 
 def asked_by(pod: Object) -> list[str]:
@@ -69,7 +69,7 @@ def asked_by(pod: Object) -> list[str]:
     return [device for device in DEVICES if device in requests]
 
 
-def _asking(device: str) -> list[Object]:
+def asking(device: str) -> list[Object]:
     return [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", device: "1"}}}]
 
 
@@ -83,7 +83,7 @@ def _offered(workload: Workload) -> tuple[str, dict[str, str]]:
     return device, {node: has[device] for node, has in nodes.items() if device in has}
 
 
-def _offer(workload: Workload, node: str, device: str, amount: str | None) -> None:
+def offer(workload: Workload, node: str, device: str, amount: str | None) -> None:
     if ("", node) in workload.api.nodes.entries:
         workload.patch(workload.api.nodes, "", node, {"status": {"allocatable": {device: amount}}}, "status")
 

@@ -341,6 +341,17 @@ admin who tries out policies; a gateway that has lost the API server, and says s
 asked, or as one of several servers does not know of PodGroups; devices that go while they are given to somebody."""
 
 
+BEYOND = (
+    Draw(2, "policy turned", for_s=(0.0, 0.0), what=("nothing asked for", "less kept")),
+    Draw(4, "policy turned", for_s=(0.0, 3.0), what=("nothing kept", "less kept", "nobody evicted", "nobody evicted")),
+    Draw(2, "watch silent", for_s=(6.0, 14.0)),
+    Draw(4, "away", slots=("binder",), for_s=(2.0, 12.0), what=("down",)),
+    Draw(2, "etcd restored", for_s=(0.5, 4.0), what=("ungated",)),
+)
+"""And behind those: a policy that turns just when something depends on it; watches that say nothing, and end so; a binder
+that is away for long; a restore to before pods lost their gates, of which by then some are proposed."""
+
+
 FEDERATOR = ("federator",)
 DONE = ("make", "change", "remove")
 """What the federator does to Jobs and PodGroups (`federation.ports`)."""
@@ -378,6 +389,13 @@ OF_FEDERATOR = (
     Draw(1, "power loss", slots=FEDERATOR, for_s=(0.5, 5.0)),
 )
 """And what federated histories have besides."""
+LATE = tuple(Draw(1, kind, ("make",), FEDERATOR, for_s=(4.0, 20.0)) for kind in ("late", "twice"))
+"""And later ones, of a job that is cancelled at once: what is made so late that the job may be forgotten."""
+MISLED = (
+    Draw(2, "refused", DONE, FEDERATOR, codes=(404,), times=4),
+    Draw(1, "misled", SEEN, FEDERATOR, codes=(2404,), times=4),
+)
+"""And webhooks that say of what is there that it is not, and a gateway that does."""
 OF_MEMBERS = (Draw(1, "etcd restored", for_s=(0.3, 12.0), what=("", "raised")),)
 """And a federated history's clusters, some of them."""
 

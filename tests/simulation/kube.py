@@ -200,6 +200,8 @@ class ApiServer:
         self.up = True
         self.incarnation = 0
         """How often etcd was restored."""
+        self.silent_until_s = 0.0
+        """Until then a watch that begins says nothing, and ends so."""
         self.refused: dict[tuple[str, str], float] = {}
         """What a webhook refuses (bind, evict, patch) of which pod, and until when."""
         self.kept: dict[str, float] = {}
@@ -376,6 +378,9 @@ class ApiServer:
         self.loop.after(self.source.uniform(*WATCH_LIFE_S), watch.end)
         if self.bookmarks is not None and self.bookmarks.random() < BOOKMARKED:
             self.loop.after(self.bookmarks.uniform(0.0, BOOKMARK_EVERY_S), watch.bookmark)
+        if (silent_s := self.silent_until_s - self.loop.now_s) > 0.0:
+            watch.lag_s = 2 * silent_s
+            self.loop.after(silent_s, watch.end)
         watch.grow()
         return watch
 

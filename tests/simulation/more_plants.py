@@ -4,7 +4,7 @@ bounds that are met at once, what cannot be read for a while."""
 from __future__ import annotations
 
 from tests.simulation import koordinator, rollouts, upstream
-from tests.simulation.planting import FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM, Plant
+from tests.simulation.planting import BEYOND_FROM, FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM, Plant
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -438,5 +438,23 @@ MORE: dict[str, Plant] = {
         "services.binder.service.effects",
         (("        if version == intent.resource_version:\n", "        if False:\n"),),
         first=FURTHER_FROM,
+    ),
+    "called off in doubt": Plant(
+        "an eviction that is not wanted any more is called off although an attempt may still land",
+        "services.binder.service.effects",
+        (("        if uid in self._doubtful_evictions:\n            return None\n", ""),),
+        first=BEYOND_FROM,
+    ),
+    "less is for the next": Plant(
+        "that the policy allows fewer reservations goes for the next request alone, not for those that stand",
+        "services.binder.rules.starvation.ending",
+        (("[: max(0, len(standing) - policy.reservations)]", "[:0]"),),
+        first=BEYOND_FROM,
+    ),
+    "turned off for the next": Plant(
+        "that the policy keeps no room goes for the next request alone, not for what is kept",
+        "services.binder.rules.starvation.ending",
+        (("    if not policy.reserve_after_refusals:\n", "    if False:\n"),),
+        first=BEYOND_FROM,
     ),
 }

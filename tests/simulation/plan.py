@@ -11,6 +11,7 @@ from tests.simulation import (
     devices,
     dlrm,
     edits,
+    foretold,
     kinds,
     koordinator,
     newcomers,
@@ -23,8 +24,9 @@ from tests.simulation import (
 )
 from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
-from tests.simulation.federation.training import Training
+from tests.simulation.federation.training import OF_OPERATORS, Training
 from tests.simulation.planting import (
+    BEYOND_FROM,
     DLRM,
     FEDERATED,
     FURTHER_FROM,
@@ -91,13 +93,25 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
     openings: (0, 2),
     devices: (2, 5),
     releases: (1, 4),
+    foretold: (0, 2),
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
-WIDER, NEWEST, LATEST, FURTHER = (0, 2), (0, 2), (0, 1), (1, 4)
-"""Faults of these tables, at least and at most."""
+LATER = {
+    "wider": (WIDER_FROM, (0, 2), faulty.WIDER),
+    "newest": (NEWEST_FROM, (0, 2), faulty.NEWEST),
+    "latest": (LATEST_FROM, (0, 1), faulty.LATEST),
+    "further": (FURTHER_FROM, (1, 4), faulty.FURTHER),
+}
+"""From which seed on there are faults of a table, and how many, at least and at most."""
+BEYOND = (1, 3)
+"""And of the last one."""
 OF_FEDERATOR = (5, 14)
 """As above, of federated histories."""
+OPERATORS = (1, 4)
+"""And steps of their operators."""
+USERS_OF_MEMBERS = {koordinator: (4, 10), kinds: (0, 2)}
+"""Those that their clusters have besides."""
 RESTORED = (0, 1)
 """How often the etcd of one of their clusters is restored."""
 ALL_HERE_S = 20.0
@@ -163,7 +177,7 @@ def _long(seed: int, workload: str) -> Plan:
     steps: list[Step] = []
     faults: list[Fault] = []
     for number in range(PHASES):
-        phase, begin_s = plan(OF_PHASES + PHASES * seed + number, PHASES_OF[workload]), PHASE_S * number
+        phase, begin_s = plan(OF_PHASES + PHASES * seed + number, PHASES_OF[workload], since=seed), PHASE_S * number
         drawn = phase.steps[0].number
         turnover = [Step(0.0, "turnover", one) for one in (drawn, drawn + 1)] if number else []  # of each member one
         steps += [_moved(one, begin_s) for one in (*turnover, *phase.steps)]
@@ -171,8 +185,10 @@ def _long(seed: int, workload: str) -> Plan:
     return Plan(seed, steps, faults, workload)
 
 
-def plan(seed: int, of: str = MIXED) -> Plan:
-    """What the seed says, of this workload. Whether what comes in windows happens depends on what did before."""
+def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
+    """What the seed says, of this workload. Whether what comes in windows happens depends on what did before. `since`:
+    the seed of the long history that this is a phase of."""
+    goes_beyond = (seed if since is None else since) >= BEYOND_FROM
     if of in PHASES_OF:
         return _long(seed, of)
     source, swarm, pace = random.Random(seed), Swarm(seed), PACES[of]
@@ -190,27 +206,36 @@ def plan(seed: int, of: str = MIXED) -> Plan:
         if seed < LATEST_FROM:
             return Plan(seed, steps, faults, of)
     if of == FEDERATED:
-        source = random.Random(f"{seed}/federator")
-        faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, pace.trouble_s, faulty.OF_FEDERATOR)
-        source = random.Random(f"{seed}/backups")
-        faults += faulty.draw(source, source.randint(*RESTORED), 0.5, pace.trouble_s, faulty.OF_MEMBERS)
-        return Plan(seed, steps, faults, of)
+        return _federated(Plan(seed, steps, faults, of), swarm, goes_beyond)
     for users, drawn in USERS_OF[of].items():
-        if seed >= users.FROM:
+        if seed >= users.FROM and (goes_beyond or users is not foretold):
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
             more = workload.draw(source, source.randint(*drawn), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
             among = 4 * len(more)
             steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
-    if seed >= WIDER_FROM:
-        source = random.Random(f"{seed}/wider")
-        faults += faulty.draw(source, source.randint(*WIDER), 0.5, pace.trouble_s, faulty.WIDER)
-    if seed >= NEWEST_FROM:
-        source = random.Random(f"{seed}/newest")
-        faults += faulty.draw(source, source.randint(*NEWEST), 0.5, pace.trouble_s, faulty.NEWEST)
-    if seed >= LATEST_FROM:
-        source = random.Random(f"{seed}/latest")
-        faults += faulty.draw(source, source.randint(*LATEST), 0.5, pace.trouble_s, faulty.LATEST)
-    if seed >= FURTHER_FROM:
-        source = random.Random(f"{seed}/further")
-        faults += faulty.draw(source, source.randint(*FURTHER), 0.5, pace.trouble_s, faulty.FURTHER)
+    for name, (first, drawn, table) in LATER.items():
+        if seed >= first:
+            source = random.Random(f"{seed}/{name}")
+            faults += faulty.draw(source, source.randint(*drawn), 0.5, pace.trouble_s, table)
+    if goes_beyond:
+        source = random.Random(f"{seed}/beyond")
+        faults += faulty.draw(source, source.randint(*BEYOND), 0.5, pace.trouble_s, faulty.BEYOND)
     return Plan(seed, steps, faults, of)
+
+
+def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
+    """The same, with what happens to the federator, and what came later."""
+    seed, steps, faults, until_s = drawn.seed, list(drawn.steps), list(drawn.faults), PACES[drawn.workload].trouble_s
+    source = random.Random(f"{seed}/federator")
+    faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, until_s, faulty.OF_FEDERATOR)
+    source = random.Random(f"{seed}/backups")
+    faults += faulty.draw(source, source.randint(*RESTORED), 0.5, until_s, faulty.OF_MEMBERS)
+    if goes_beyond:
+        source = random.Random(f"{seed}/operators")
+        steps += workload.draw(source, source.randint(*OPERATORS), 0.2, until_s, OF_OPERATORS)
+        for users, counts in USERS_OF_MEMBERS.items():
+            weights = swarm.weights(users.WEIGHTS)
+            steps += workload.draw(source, source.randint(*counts), 0.2, until_s, weights)
+        for table in (faulty.BEYOND, faulty.MISLED):
+            faults += faulty.draw(source, source.randint(*BEYOND), 0.5, until_s, table)
+    return Plan(seed, steps, faults, drawn.workload)

@@ -32,6 +32,11 @@ FURTHER_FROM = 520_000
 """The first seed of those with device plugins (`devices`), with what newer releases of Kubernetes let users say
 (`releases`), with webhooks that answer 404 and 409 or keep a pod as it is, a storage that fails as a binding is written,
 an admin who tries out policies (`faults`), and a day of the retention's that is as short as what it keeps (`stead`)."""
+BEYOND_FROM = 540_000
+"""The first seed of those with policies that turn when it matters (`turns`), watches that say nothing for longer than
+ingest believes them (`stead`), a binder that is away for long (`absences`), restores that give pods their gates back
+(`backups`), resources that are asked for before they are offered (`foretold`), and, of federated ones, with operators,
+users of Koordinator and kinds that go (`federation`, `plan`)."""
 
 
 class Plant(NamedTuple):

@@ -28,6 +28,7 @@ from services.binder import service as binder
 from services.binder.service import rounds
 from services.console import retention
 from services.decider import Decider
+from services.ingest import service as ingest
 from services.planner import service as planner
 from services.snapshots import SnapshotKeeper
 from services.state import fold
@@ -35,7 +36,7 @@ from services.state.form import Form
 from tests.simulation import clock
 from tests.simulation.launch import KEPT_FOR_S
 from tests.simulation.loop import PROCESS, Timeout, VirtualLoop
-from tests.simulation.planting import FURTHER_FROM
+from tests.simulation.planting import BEYOND_FROM, FURTHER_FROM
 from tests.simulation.supervisor import ONCE
 from tests.simulation.versions import two_versions
 
@@ -43,6 +44,8 @@ RENEW_AFTER_S = 13.0
 """Instead of hours: an idle writer renews its subject in nearly every history."""
 LOOK_AT_LEASES_EVERY_S = 1.0
 WRITE_BEHIND_EVERY_S = 1.0
+SILENT_S = 6.0
+"""Instead of minutes, from `BEYOND_FROM` on: after so long without a word ingest lists a kind."""
 REFUSED_TIMES = 2
 """Four and two times as seldom as the binder does: a fifth of a quiet history's cost. What was refused for good is tried
 again after half a minute instead of five."""
@@ -124,6 +127,8 @@ def simulated(loop: VirtualLoop, seed: int, tried: Counter[str]) -> Iterator[Non
             stack.enter_context(patch.object(module, name, other))
         if seed >= FURTHER_FROM:  # before, a commit of a time to come may be of the day that is to come
             stack.enter_context(patch.object(retention, "DAY_NS", round(KEPT_FOR_S * 1e9)))
+        if seed >= BEYOND_FROM:
+            stack.enter_context(patch.object(ingest, "SILENT_S", SILENT_S))
         logging.disable(logging.CRITICAL)
         try:
             yield

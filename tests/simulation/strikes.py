@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from events import subjects
 from services.simulator import errors
-from tests.simulation import absences, backups
+from tests.simulation import absences, backups, turns
 from tests.simulation.answers import GATEWAY_404
 from tests.simulation.faults import Fault
 from tests.simulation.kube import Watch
@@ -120,6 +120,13 @@ def _misrouted(world: World, fault: Fault) -> None:
         watch.end()
 
 
+def _watch_silent(world: World, fault: Fault) -> None:
+    """All end, and those that follow say nothing for so long."""
+    world.kube.silent_until_s = world.loop.now_s + fault.for_s
+    for watch in list(world.kube.watches):
+        watch.end()
+
+
 def _message_of_nobody(world: World, fault: Fault) -> None:
     world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
 
@@ -139,6 +146,8 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "etcd restored": backups.strike,
     "away": absences.strike,
     "names changed": absences.rename,
+    "policy turned": turns.strike,
+    "watch silent": _watch_silent,
     "history dropped": lambda world, _: world.kube.drop_history(),
     "snapshot damaged": _snapshot_damaged,
     "snapshot altered": lambda world, _: world.broker.bucket.alter(world.source, world.witness.state.snapshots),

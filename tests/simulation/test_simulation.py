@@ -17,9 +17,9 @@ import pytest
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, shorten, versions
 from tests.simulation import plan as planning
-from tests.simulation.faults import DRAWS, FURTHER, LATEST, NEWEST, WIDER, Draw
+from tests.simulation.faults import BEYOND, DRAWS, FURTHER, LATEST, NEWEST, WIDER, Draw
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
-from tests.simulation.planting import DLRM, FEDERATED, FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import BEYOND_FROM, DLRM, FEDERATED, FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = 25
 SEEDS = tuple(
     seed
-    for first, seeds in ((400, 700), (NEWEST_FROM, 100), (LATEST_FROM, 100), (FURTHER_FROM, 100))
+    for first, seeds in ((400, 600), *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM)))
     for seed in range(first, first + seeds, BLOCK)
 )
 SCRIPT = """
@@ -59,7 +59,7 @@ def test_the_services_of_a_trace_hold_up_in_both_modes(first: int) -> None:
     assert min(bound[mode] for mode in MODES) > 20
 
 
-@pytest.mark.parametrize("first", range(0, 16, 4))
+@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4])
 def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> None:
     told: Counter[str] = Counter()
     for outcome in histories(range(first, first + 4), FEDERATED):
@@ -76,7 +76,7 @@ def test_what_one_phase_left_the_next_goes_on_with(workload: str, monkeypatch: p
     """A few phases of a long history: each has all that a history has, and comes to rest."""
     phases = 3
     monkeypatch.setattr(planning, "PHASES", phases)
-    (outcome,) = histories([FURTHER_FROM], workload)
+    (outcome,) = histories([BEYOND_FROM], workload)
     assert not outcome.violation, f"{workload}, {phases} phases, {outcome.seed}: {outcome.violation}"
     assert outcome.events >= phases * IN_TROUBLE
     assert sum(outcome.faults.values()) >= phases * FAULTS
@@ -115,8 +115,15 @@ def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_th
 
 @pytest.mark.parametrize(
     ("rows", "first"),
-    [(DRAWS, 0), (WIDER, WIDER_FROM), (NEWEST, NEWEST_FROM), (LATEST, LATEST_FROM), (FURTHER, FURTHER_FROM)],
-    ids=["of all", "of later seeds", "of the newest", "of the latest", "of those behind"],
+    [
+        (DRAWS, 0),
+        (WIDER, WIDER_FROM),
+        (NEWEST, NEWEST_FROM),
+        (LATEST, LATEST_FROM),
+        (FURTHER, FURTHER_FROM),
+        (BEYOND, BEYOND_FROM),
+    ],
+    ids=["of all", "of later seeds", "of the newest", "of the latest", "of those behind", "of those beyond"],
 )
 def test_every_kind_of_fault_strikes(rows: Sequence[Draw], first: int) -> None:
     """One that is drawn and never hits anything would look like one that does no harm."""

@@ -25,6 +25,7 @@ from services.state.naming import named_by
 from services.state.records import AWAITING, BOUND, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current, fitting
+from tests.simulation.allowed import Allowed
 from tests.simulation.before import Before
 from tests.simulation.explained import Explained
 from tests.simulation.gone import Gone
@@ -81,9 +82,7 @@ class Witness:
         self._where: dict[str, tuple[str, ...]] = {}
         """UID → its node, group and gang after the last fact about it."""
         self.lives = Lives()
-        self._policy_at = 0
-        """The sequence of the last change of the policy."""
-        self._holds, self._gone = Holds(), Gone()
+        self._holds, self._gone, self._allowed = Holds(), Gone(), Allowed()
         self._begun: set[str] = set()
         """Gangs of which a pod was permitted, or came to a node otherwise."""
         self._changes = 0
@@ -123,7 +122,7 @@ class Witness:
                     check(self, event, commit, index, before)
             if commit.header.writer.startswith("planner.") and commit.header.cause == "decide":
                 self.cycles += 1
-                wrong = ahead.out_of_order(self.state, commit, self._touched, self._policy_at)
+                wrong = ahead.out_of_order(self.state, commit, self._touched, self._allowed.policy_at)
                 _require(not wrong, f"{commit.sequence}: {wrong} (7.5)")
                 fits = not first or ahead.has_room(self.state, first)
                 _require(fits, f"{commit.sequence} takes the room of {first}, which goes before all others (7.5)")
@@ -313,6 +312,8 @@ class Witness:
         """Nor does anything stay kept that cannot, but for a gang of which something is to be judged. Where little goes
         into a decision, more than one may be over before the binder says so."""
         judged = {getattr(event, "group", "") for event in commit.events}
+        found = self._allowed.beyond(commit, self.state, judged)
+        _require(not found, f"{commit.sequence} goes on keeping {found} (section 5)")
         before, self._left = self._left, {}
         for key, kept in self.state.reservations.items():
             group = self.state.groups.get(key)
@@ -407,7 +408,7 @@ class Witness:
         )
 
     def policy(self, event: ev.PolicyChanged, commit: Commit, index: int, before: Before) -> None:
-        self._policy_at = commit.sequence
+        self._allowed.policy_at = commit.sequence
 
     def bound_by_us(self, event: ev.PodBound, commit: Commit, index: int, before: Before) -> None:
         at, found = commit.sequence, self.bound.get(event.uid, "none")

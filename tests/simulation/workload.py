@@ -20,6 +20,7 @@ from tests.simulation import (
     changes,
     devices,
     edits,
+    foretold,
     kinds,
     koordinator,
     newcomers,
@@ -97,7 +98,7 @@ WEIGHTS = {
 ELSEWHERE = (
     *(changes.STEPS, koordinator.STEPS, upstream.STEPS, unreadable.STEPS),
     *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS, openings.STEPS, turnover.STEPS),
-    *(devices.STEPS, releases.STEPS),
+    *(devices.STEPS, releases.STEPS, foretold.STEPS),
 )
 """Steps that are written elsewhere."""
 

@@ -29,7 +29,7 @@ from events.sqlite import SqliteLog
 from services.binder.service.rounds import AGAIN_S
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
-from tests.simulation import left, rest, strikes, versions, workload
+from tests.simulation import left, rest, strikes, turns, versions, workload
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
@@ -106,6 +106,8 @@ class World(Ending):
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self.fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
+        self.turns: list[Fault] = []
+        """Policies that turn as soon as something depends on it."""
         self.calm, self._calm_s = False, START_S
         self._before = (0, 0)
         """Events and faults when this phase began."""
@@ -336,6 +338,8 @@ class World(Ending):
         """Faults end."""
         self.calm, self._calm_s = True, self.loop.now_s
         self.faults.lift()
+        self.turns.clear()
+        self.kube.silent_until_s = 0.0
         self.kube.refused.clear()
         self.kube.unwelcome.clear()
         self.kube.kept = dict.fromkeys(self.kube.kept, 0.0)
@@ -408,6 +412,8 @@ class World(Ending):
     def _landed(self, stored: Stored, process: Process | None) -> None:
         self._changed_s = self.loop.now_s
         self.safely(self.witness.landed, stored, process)
+        if self.turns:
+            turns.landed(self)
 
     def bound(self, uid: str, node: str, process: Process | None) -> None:
         self.safely(self.witness.binding, uid, node, process)

@@ -139,11 +139,9 @@ class Kubernetes:
         return Accepted(uid=uid)
 
     async def _undone(self, own: str, uid: str, error: ApiError) -> Stopped:
-        """What came of an effect on this run that failed. Where another has its name the run is gone; but a webhook may
-        say no in the same way, and then it is there."""
-        if isinstance(error, NotFound):
-            return Absent()
-        if isinstance(error, Conflict):
+        """What came of an effect on this run that failed. Where nothing or another has its name the run is gone; but a
+        webhook may say no in the same way, and then it is there."""
+        if isinstance(error, NotFound | Conflict):
             try:
                 job = await self._jobs.get_job(own)
             except ApiError:

@@ -369,14 +369,15 @@ async def test_a_clear_that_is_refused(site: KubernetesSite, backend: Kubernetes
     assert isinstance(await backend.clear(NAME, uid), Accepted)
 
 
-async def test_a_conflict_that_a_webhook_has_is_no_other_run_of_the_name(
-    site: KubernetesSite, backend: Kubernetes
+@pytest.mark.parametrize(("status", "answer"), [(404, Refused), (409, InDoubt)])
+async def test_what_a_webhook_says_no_to_is_neither_gone_nor_another_run_of_the_name(
+    site: KubernetesSite, backend: Kubernetes, status: int, answer: type[Refused | InDoubt]
 ) -> None:
     """It is there still: what is taken for gone is never cleared."""
     uid = await submitted(backend)
     for verb, ask in (("patch", backend.stop), ("delete", backend.clear)):
-        site.cluster.faults.plan(verb=verb, resource="jobs", status=409, times=1)
-        assert isinstance(await ask(NAME, uid), InDoubt)
+        site.cluster.faults.plan(verb=verb, resource="jobs", status=status, times=1)
+        assert isinstance(await ask(NAME, uid), answer)
         assert isinstance(await ask(NAME, uid), Accepted)
 
 

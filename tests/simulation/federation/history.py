@@ -24,20 +24,21 @@ from events.object_store import Bucket
 from services.federator.backends import Reach, leaf
 from services.federator.bodies import Blobs, BucketBlobs
 from services.federator.records import account_of
+from services.federator.state import State
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
 from tests.federator.jobs import for_clusters, plugin
-from tests.federator.served.people import Clients
 from tests.federator.served.process import FEDERATOR, RETENTION, VERIFY, Running, Supervisor
 from tests.federator.served.stead import drawn
 from tests.simulation import rest, strikes
 from tests.simulation.broker import Broker
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
-from tests.simulation.faults import Fault, Faults
+from tests.simulation.faults import LATE, Fault, Faults, draw
 from tests.simulation.federation.member import Member
+from tests.simulation.federation.operators import Operators
 from tests.simulation.federation.ports import reach
-from tests.simulation.federation.training import OF_FEDERATION
+from tests.simulation.federation.training import OF_FEDERATION, OF_OPERATORS
 from tests.simulation.federation.witness import NAME, Witness
 from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.plan import FAULTS, IN_TROUBLE, PACES, Outcome, Plan
@@ -85,7 +86,7 @@ class Federation(Ending):
         )
         self.process: Any = None
         self.supervisor = Supervisor(self, self.source.choice([0, SNAPSHOT_AFTER_BYTES]))
-        self.people = Clients(self)  # type: ignore[arg-type]
+        self.people = Operators(self)
         self.requests: list[ev.JobFederated] = []
         """Whose users have no answer yet."""
         self._calm_s = 0.0
@@ -174,7 +175,7 @@ class Federation(Ending):
             if is_of_federation(fault):
                 self.loop.at(begun_s + fault.at_s, self._strike, fault)
         for step in plan.steps:
-            if step.what in OF_FEDERATION and step.at_s < pace.trouble_s:
+            if step.what in (*OF_FEDERATION, *OF_OPERATORS) and step.at_s < pace.trouble_s:
                 self.loop.at(begun_s + step.at_s, self.safely, self._take, step)
         await asyncio.gather(*(member.trouble() for member in self.members))
         self._calm_s = self.loop.now_s
@@ -205,8 +206,8 @@ class Federation(Ending):
     def restless(self) -> str:
         """What keeps the federation from being at rest; empty when nothing does."""
         told, serving = self.witness.told, self.supervisor.serving()
-        if self.requests:
-            return f"users wait for an answer: {[one.name for one in self.requests]}"
+        if self.requests or self.people.unlisted:
+            return f"users wait for an answer: {[one.name for one in self.requests]}, or for {self.people.unlisted}"
         if (
             serving is None
             or serving.federator is None
@@ -260,6 +261,16 @@ class Federation(Ending):
                 self.people.look_around()
             case "retention":
                 self.supervisor.start(RETENTION)
+            case "impatient":
+                self.requests.append(self._request(source, step.number))
+                self.people.ask(self.requests[-1])
+                for member in self.members:
+                    member.faults.arm(*draw(source, 1, 0.0, 0.0, LATE))
+                self.loop.after(source.uniform(0.1, 3.0), self.safely, self.people.cancel, self.requests[-1].name)
+            case "rush":
+                self.people.rush()
+            case "unlisted":
+                self.people.unlist(source)
 
     def _lose_patience(self) -> None:
         """Whatever is not settled is cancelled, and whoever asks for it afterwards waits as long."""
@@ -287,7 +298,8 @@ class Federation(Ending):
         return account_of("ann", alias)
 
     async def reaches(self, process: Running) -> dict[str, Reach]:
-        return {member.account: await reach(member, process) for member in self.members}
+        listed = [one for one in self.members if one.account not in self.people.unlisted]
+        return {member.account: await reach(member, process) for member in listed}
 
     def blobs(self, process: Running, bucket: Bucket) -> Blobs:
         return BucketBlobs(bucket)
@@ -310,6 +322,14 @@ class Federation(Ending):
     @property
     def names(self) -> set[str]:
         return self.witness.names
+
+    @property
+    def folded(self) -> State:
+        return self.witness.told
+
+    @property
+    def rng(self) -> random.Random:
+        return self.others_rng
 
     def at(self, time_ms: int, what: Callable[..., Any], *about: Any) -> None:
         self.loop.at(START_S + time_ms / 1_000, self.safely, what, *about)
@@ -355,7 +375,8 @@ def is_of_federation(fault: Fault) -> bool:
 
 def part(plan: Plan, member: int) -> Plan:
     """What of a history happens on one of its members."""
-    steps = [one for one in plan.steps if one.what not in OF_FEDERATION and one.number % len(MEMBERS) == member]
+    of_members = [one for one in plan.steps if one.what not in (*OF_FEDERATION, *OF_OPERATORS)]
+    steps = [one for one in of_members if one.number % len(MEMBERS) == member]
     others = [one for one in plan.faults if not is_of_federation(one)]
     faults = [one for one in others if round(one.at_s * 1_000) % len(MEMBERS) == member]
     return msgspec.structs.replace(plan, seed=SEEDS + len(MEMBERS) * plan.seed + member, steps=steps, faults=faults)

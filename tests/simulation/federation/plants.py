@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from tests.simulation.planting import FEDERATED, Plant
+from tests.simulation.planting import BEYOND_FROM, FEDERATED, Plant
 
 KUBERNETES, GANG_JOBS = "services.federator.backends.kubernetes", "services.kubernetes.gang_jobs"
 GANGS, LEAF = "services.federator.backends.gangs", "services.federator.backends.leaf"
-RETURNED = "services.federator.rules.returned"
+RETURNED, GONE = "services.federator.rules.returned", "services.federator.rules.gone"
+OBSERVING = "services.federator.observing"
 
 
-def _plant(what: str, module: str, *changes: tuple[str, str]) -> Plant:
-    return Plant(what, module, changes, workload=FEDERATED)
+def _plant(what: str, module: str, *changes: tuple[str, str], first: int = 0) -> Plant:
+    return Plant(what, module, changes, workload=FEDERATED, first=first)
 
 
 PLANTS: dict[str, Plant] = {
@@ -70,5 +71,27 @@ PLANTS: dict[str, Plant] = {
         "what had ended, and runs on a restored cluster again, is not stopped a second time",
         RETURNED,
         ("    return run.uid == place.uid and not run.held", "    return place.uid == '' and not run.held"),
+    ),
+    "given up in sight": _plant(
+        "an operator may give up what its cluster shows",
+        GONE,
+        ("    if is_seen(place, cluster):\n", "    if False:\n"),
+        first=BEYOND_FROM,
+    ),
+    "forgotten and late": _plant(
+        "what lands of a job that is forgotten stays, held",
+        OBSERVING,
+        ("        and state.is_forgotten(owner.job)\n", "        and False\n"),
+        first=BEYOND_FROM,
+    ),
+    "denied is gone": _plant(
+        "what a webhook says of a deletion, that it found nothing, is taken for the API server's word",
+        KUBERNETES,
+        (
+            "        if isinstance(error, NotFound | Conflict):\n",
+            "        if isinstance(error, NotFound):\n            return Absent()\n"
+            "        if isinstance(error, Conflict):\n",
+        ),
+        first=BEYOND_FROM,
     ),
 }

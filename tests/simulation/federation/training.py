@@ -14,6 +14,8 @@ NAMESPACE = "training"
 """Where federated jobs are made, on each member; everything else there is in other namespaces."""
 OF_FEDERATION = {"submit": 6, "cancel": 1, "look": 1, "retention": 1}
 """Steps that go to the federation, and how often they come against the rest."""
+OF_OPERATORS = {"rush": 1.0, "unlisted": 2.0, "impatient": 2.0}
+"""And those of its operators, and of a user who cancels at once, in later histories."""
 OF_MEMBERS = {"training_ends": 4, "training_fails": 1.5, "training_pod": 1.5, "training_deleted": 1}
 """Steps about federated jobs on one member."""
 DELETED = 0.8

@@ -16,7 +16,7 @@ from events.envelope import Stored
 from services.console.kinds import FEDERATED
 from services.console.verify import Verifier
 from services.federator.backends import Owner, gangs
-from services.federator.records import ENDED, SETTLED, Job, Place
+from services.federator.records import ENDED, SETTLED, Job, Place, is_seen
 from services.federator.snapshot import FORM
 from services.federator.state import State
 from services.federator.validate import validate_state
@@ -37,6 +37,8 @@ NAME = "fed"
 PHASES = (gangs.HELD, gangs.RELEASED, gangs.STOPPED)
 """Of a Job, in their order."""
 STOPPED = PHASES.index(gangs.STOPPED)
+DECIDED = ev.SubmissionIntended | ev.SubmissionAccepted | ev.SubmissionHeld | ev.StopIntended | ev.JobPlaced
+"""What is not said of a run that was given up."""
 
 
 class Witness:
@@ -51,11 +53,15 @@ class Witness:
         """UIDs of runs that the log has as submitted."""
         self.kept: set[str] = set()
         """UIDs of runs that were kept. What is left of one that is over stays, for its user."""
+        self.given_up: set[tuple[str, str]] = set()
+        """Jobs and clusters: what goes on there is its operator's."""
 
     def landed(self, stored: Stored, _: Process | None) -> None:
         self.commits.append(stored)
-        self.told.apply_stored(stored)
         said = envelope.decode(stored).events
+        for event in said:
+            self._is_not_its_operators(event)
+        self.told.apply_stored(stored)
         for event in said:
             name = type(event).__name__
             self.seen[name] = self.seen.get(name, 0) + 1
@@ -68,6 +74,18 @@ class Witness:
                     self.kept.add(self.told.jobs[event.job].places[event.cluster].uid)
         self.events += len(said)
         validate_state(self.told)
+
+    def _is_not_its_operators(self, event: ev.Event) -> None:
+        """R21: only what its cluster does not show is given up, and then nothing more is decided of it. Raises
+        Violation."""
+        at = getattr(event, "job", ""), getattr(event, "cluster", "")
+        if isinstance(event, ev.RunGivenUp):
+            place = self.told.jobs[event.job].places[event.cluster]
+            if is_seen(place, self.told.clusters[place.account]):
+                raise Violation(f"{at} is given up, and its cluster shows it: {place.run} (R21)")
+            self.given_up.add(at)
+        elif at in self.given_up and isinstance(event, DECIDED):
+            raise Violation(f"{event} is said of what was given up (R21)")
 
     # ------------------------------------------------------------------------------------------------- as it happens
 
@@ -138,6 +156,8 @@ class Witness:
         place = None if told is None else told.places.get(member.alias)
         if member.restored and (told is None or is_over(member, run_of(job)) or _phase(job) == STOPPED):
             return  # it was cleared, or nobody knows any more which run was kept
+        if (owner.job, owner.cluster) in self.given_up:
+            return
         if told is None or place is None:
             if run_of(job) not in self.kept or not is_over(member, run_of(job)):
                 raise Violation(f"{name_of(job)} on {member.alias} is of {owner.job}, which is over (7.8, R22)")
@@ -151,7 +171,8 @@ class Witness:
         """Pods and PodGroups of runs that are not there."""
         runs = {run_of(job) for job in _jobs(member)}
         jobs = {job["metadata"]["uid"] for job in _jobs(member)}
-        for entry in member.kube.api.by_path["scheduling.x-k8s.io", "v1alpha1", "podgroups"].entries.values():
+        served = member.kube.api.by_path.get(("scheduling.x-k8s.io", "v1alpha1", "podgroups"))
+        for entry in served.entries.values() if served is not None else ():
             labels = entry.object["metadata"].get("labels") or {}
             if gangs.FIRST in labels and labels[gangs.FIRST] not in runs:
                 raise Violation(f"PodGroup {entry.key} on {member.alias} is left of a run that is gone (7.13)")
