@@ -240,6 +240,38 @@ async def test_a_binder_that_stood_still_leaves_out_that_time_and_no_more(monkey
     assert not decider.state.groups["default/train"].permit_due
 
 
+async def test_a_log_that_was_away_is_asked_for_until_it_is_back_and_that_time_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deciding, "ASKED_NS", SECOND_NS // 1_000)
+    world = waiting_gang()
+    clock, end, asked, back = Watch(world.now_ns), world.log.end, list[int](), asyncio.Event()
+    decider = Decider(world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=False)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.state.sequence == world.state.sequence + 2, "its first tick")
+
+    async def away() -> int:
+        if asyncio.current_task() in listening:
+            asked.append(clock.ns)
+            raise LogError("no server")
+        await back.wait()
+        return await end()
+
+    listening = [task for task in asyncio.all_tasks() if task.get_name() == "listening for binder"]
+
+    monkeypatch.setattr(world.log, "end", away)
+    for _ in range(9):
+        clock.ns += 2 * SECOND_NS
+        await until(lambda: asked and asked[-1] == clock.ns, "it to ask")
+    monkeypatch.setattr(world.log, "end", end)
+    back.set()
+    await until(lambda: decider.state.sequence == world.state.sequence + 3, "its ticks to be folded")
+    running.cancel()
+    last = envelope.decode(world.log.commits[-1]).events[-1]
+    assert last == ev.Ticked(time_ns=clock.ns, jumped_ns=18 * SECOND_NS)
+    assert not decider.state.groups["default/train"].permit_due
+
+
 async def test_a_binder_that_takes_long_to_decide_is_active_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: what took more than 3 s, time and again, was left out each time, and no deadline came."""
     monkeypatch.setattr(deciding, "ASKED_NS", SECOND_NS // 100)
@@ -319,6 +351,48 @@ async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> Non
     decider.report(ev.PodEvicted(uid="1", namespace="default", name="p"))
     await until(lambda: len(log.commits) == 2, "the outcome to be in the log")
     running.cancel()
+
+
+async def test_who_has_nothing_to_do_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, looked = MemoryLog("test"), list[int]()
+    decider = Decider(log, Writer(log, "binder"), nothing)
+    turns = decider._turns
+
+    def counted() -> Any:
+        looked.append(decider.state.sequence)
+        return turns()
+
+    monkeypatch.setattr(decider, "_turns", counted)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: looked, "it to be at work")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    running.cancel()
+    assert looked == [1]
+
+
+class Crowded(MemoryLog):
+    """Somebody else is always a little faster."""
+
+    async def append(self, *about: Any, **more: Any) -> int:
+        admin = subjects.subject(self.cluster, "admin")
+        header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
+        self.append_now(admin, header, b"[]", self._last.get(admin, 0))
+        return await super().append(*about, **more)
+
+
+async def test_what_others_said_before_ones_own_commit_is_folded_before_it() -> None:
+    log, seen = Crowded("test"), list[int]()
+
+    def twice(state: State) -> Deciding:
+        yield from ()
+        return [ev.Renewed()] if state.sequence < 6 else []
+
+    decider = Decider(log, Writer(log, "binder"), twice, applied=lambda commit: seen.append(commit.sequence))
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.state.sequence == 6, "two decisions to be folded")
+    running.cancel()
+    assert seen == [3, 4, 5, 6]
 
 
 async def test_decisions_that_come_back_to_back_wait_for_their_time_and_for_nothing_else() -> None:

@@ -80,3 +80,29 @@ async def test_no_tick_comes_behind_another_and_outcomes_that_are_overdue_go_fir
     now_s = Spacing.LONGEST_S
     await decider._append_due()
     assert decider.said == ["tick", "decision", "tick", "decision", "outcomes"]
+
+
+async def test_commits_of_a_kind_wait_until_theirs_may_go_out_and_go_out_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a flood of bindings is a flood of commits, and each wakes every reader."""
+    log, now_s = MemoryLog("test"), 1.0
+    wall = SimpleNamespace(monotonic=lambda: now_s, monotonic_ns=lambda: 0, perf_counter=lambda: 0.0)
+
+    def always(state: State) -> Deciding:
+        yield from ()
+        return [ev.Renewed()]
+
+    decider = Decider(log, Writer(log, "binder"), always)
+    await decider.writer.take(ev.BinderTaken(holder="test"))
+    monkeypatch.setattr(deciding, "time", wall)
+    decider._decision_spacing.sent(now_s)
+    decider._outcome_spacing.sent(now_s)
+    decider.report(ev.ShardLost(shard="1", taken=1))
+    assert not await decider._append_due()
+    said = [envelope.decode_header(log.commits[-1]).cause]
+    now_s += Spacing.FIRST_S
+    for _ in range(2):
+        assert await decider._append_due()
+        said.append(envelope.decode_header(log.commits[-1]).cause)
+    assert said == ["taken", "decide", "outcome"]
