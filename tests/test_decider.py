@@ -353,48 +353,6 @@ async def test_an_outcome_wakes_a_service_to_which_nothing_else_happens() -> Non
     running.cancel()
 
 
-async def test_who_has_nothing_to_do_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, looked = MemoryLog("test"), list[int]()
-    decider = Decider(log, Writer(log, "binder"), nothing)
-    turns = decider._turns
-
-    def counted() -> Any:
-        looked.append(decider.state.sequence)
-        return turns()
-
-    monkeypatch.setattr(decider, "_turns", counted)
-    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
-    await until(lambda: looked, "it to be at work")
-    for _ in range(100):
-        await asyncio.sleep(0)
-    running.cancel()
-    assert looked == [1]
-
-
-class Crowded(MemoryLog):
-    """Somebody else is always a little faster."""
-
-    async def append(self, *about: Any, **more: Any) -> int:
-        admin = subjects.subject(self.cluster, "admin")
-        header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
-        self.append_now(admin, header, b"[]", self._last.get(admin, 0))
-        return await super().append(*about, **more)
-
-
-async def test_what_others_said_before_ones_own_commit_is_folded_before_it() -> None:
-    log, seen = Crowded("test"), list[int]()
-
-    def twice(state: State) -> Deciding:
-        yield from ()
-        return [ev.Renewed()] if state.sequence < 6 else []
-
-    decider = Decider(log, Writer(log, "binder"), twice, applied=lambda commit: seen.append(commit.sequence))
-    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
-    await until(lambda: decider.state.sequence == 6, "two decisions to be folded")
-    running.cancel()
-    assert seen == [3, 4, 5, 6]
-
-
 async def test_decisions_that_come_back_to_back_wait_for_their_time_and_for_nothing_else() -> None:
     def three_times(state: State) -> Deciding:
         yield

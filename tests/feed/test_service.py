@@ -258,24 +258,6 @@ async def test_two_that_begin_an_empty_feed_in_different_places_leave_no_gap(
     await other.close()
 
 
-async def test_behind_a_lost_connection_no_publishing_of_before_goes_on() -> None:
-    """It would interrupt the one that begins anew, and the other way round."""
-    ended = asyncio.Event()
-
-    class Reconnected:
-        async def reconnected(self) -> None:
-            await asyncio.sleep(0)
-
-    async def publishing() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    await service._until_reconnected(Reconnected(), publishing())  # type: ignore[arg-type]
-    assert ended.is_set()
-
-
 async def test_two_feeds_of_one_cluster_publish_everything_once(server: EmbeddedServer, cluster: str) -> None:
     log = MemoryLog(cluster)
     async with feeding(log, server.url), feeding(log, server.url):
