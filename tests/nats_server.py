@@ -15,8 +15,9 @@ from events.server import EmbeddedServer
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """Shared, and left alone: a test that stops its server takes `own_server`."""
-    with EmbeddedServer(tmp_path_factory.mktemp("nats")) as running:
+    """Shared, and left alone: a test that stops its server takes `own_server`. It promises more than the disk has: each
+    feed asks for a GiB, and all of these tests for fifty."""
+    with EmbeddedServer(tmp_path_factory.mktemp("nats"), jetstream="max_file_store: 1TB") as running:
         yield running
 
 
