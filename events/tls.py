@@ -81,7 +81,7 @@ class Files(Generic[T]):
         """What changes when a file is written anew; of those that are there."""
         found = []
         for file in self._named:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # a path may have a NUL
                 status = os.stat(file)
                 found.append((status.st_ino, status.st_size, status.st_mtime_ns))
         return found
@@ -91,12 +91,12 @@ def _context(ca_file: str, certificate_file: str, key_file: str) -> ssl.SSLConte
     """Raises Untrusted."""
     try:
         made = trusting(ca_file or None)
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:  # SSLError is one
         raise Untrusted(f"{ca_file}: expected the certificates of authorities, in PEM: {_told(error)}") from error
     if certificate_file:
         try:
             made.load_cert_chain(certificate_file, key_file or None, password="")
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             files = f"{certificate_file} and {key_file or certificate_file}"
             raise Untrusted(f"{files}: expected a certificate and its own key, in PEM: {_told(error)}") from error
     return made

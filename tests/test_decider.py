@@ -240,6 +240,38 @@ async def test_a_binder_that_stood_still_leaves_out_that_time_and_no_more(monkey
     assert not decider.state.groups["default/train"].permit_due
 
 
+async def test_a_log_that_was_away_is_asked_for_until_it_is_back_and_that_time_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deciding, "ASKED_NS", SECOND_NS // 1_000)
+    world = waiting_gang()
+    clock, end, asked, back = Watch(world.now_ns), world.log.end, list[int](), asyncio.Event()
+    decider = Decider(world.log, Writer(world.log, "binder"), nothing, clock=clock, absence_counts=False)
+    running = asyncio.create_task(decider.run(ev.BinderTaken(holder="test")))
+    await until(lambda: decider.state.sequence == world.state.sequence + 2, "its first tick")
+
+    async def away() -> int:
+        if asyncio.current_task() in listening:
+            asked.append(clock.ns)
+            raise LogError("no server")
+        await back.wait()
+        return await end()
+
+    listening = [task for task in asyncio.all_tasks() if task.get_name() == "listening for binder"]
+
+    monkeypatch.setattr(world.log, "end", away)
+    for _ in range(9):
+        clock.ns += 2 * SECOND_NS
+        await until(lambda: asked and asked[-1] == clock.ns, "it to ask")
+    monkeypatch.setattr(world.log, "end", end)
+    back.set()
+    await until(lambda: decider.state.sequence == world.state.sequence + 3, "its ticks to be folded")
+    running.cancel()
+    last = envelope.decode(world.log.commits[-1]).events[-1]
+    assert last == ev.Ticked(time_ns=clock.ns, jumped_ns=18 * SECOND_NS)
+    assert not decider.state.groups["default/train"].permit_due
+
+
 async def test_a_binder_that_takes_long_to_decide_is_active_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: what took more than 3 s, time and again, was left out each time, and no deadline came."""
     monkeypatch.setattr(deciding, "ASKED_NS", SECOND_NS // 100)

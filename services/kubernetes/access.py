@@ -10,7 +10,6 @@ a client certificate. A test compares both ways on each of these forms.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import os
 import ssl
@@ -369,7 +368,7 @@ def _as_file(kubeconfig: Path, key: str, path: str | None, data: str | None) -> 
         return
     try:
         content = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:  # binascii.Error is one
         raise AccessError(f"{kubeconfig}: {key}-data: expected base64: {error}") from error
     try:
         file = tempfile.NamedTemporaryFile(prefix="muster-")  # noqa: SIM115

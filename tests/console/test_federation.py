@@ -35,7 +35,7 @@ from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State
 from tests.federator.audit import DECIDED
 from tests.federator.held import HeldWorld
-from tests.federator.logs import CAUSES, history, written
+from tests.federator.logs import CAUSES, append, history, tell_snapshot, written
 from tests.federator.simulation import World, world
 
 commits_of = cache(history)
@@ -257,6 +257,20 @@ async def test_a_purged_log_is_verified_from_its_snapshot_and_the_archive_from_t
     assert (await verify(archive)).verified
     assert report.digest == FORM.digest(await replay(archive, None, FORM))
     await archive.close()
+
+
+async def test_a_log_that_was_purged_is_purged_again() -> None:
+    """What is left of it can be read as a federation's alone."""
+    commits = commits_of(SEED)
+    half = len(commits) // 2
+    log = await written(commits[:half], (half // 2,))
+    older = await tell_snapshot(log)
+    assert (await retain(log, None, days=1, now_ns=2 * DAY_NS)).first == half // 2 + 1
+    for commit in commits[half:]:
+        await append(log, commit)
+    await tell_snapshot(log)
+    assert (await retain(log, None, days=1, now_ns=2 * DAY_NS)).first == older + 1
+    assert (await verify(log)).verified
 
 
 async def test_a_place_that_was_purged_is_not_explained_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from services.state.fold import State
 from services.state.form import UnknownCommit
 from services.state.slices import at_once
 from services.state.validate import Violated
-from tests.homes import folded
+from tests.homes import folded, put_snapshot
 from tests.world import World
 
 
@@ -202,6 +202,34 @@ async def test_another_rules_version_is_not_verifiable_here(world: World) -> Non
     assert report.reproduced == report.decided - 1
 
 
+async def test_of_several_that_are_not_verifiable_the_first_is_named(world: World) -> None:
+    first, (later, _) = find(world.log, ev.GangPlaced)[0], find(world.log, ev.GangPermitted)
+    log = world.log
+    for sequence in (first, later):
+        header = msgspec.structs.replace(decode_header(log.commits[sequence - 1]), rules=99)
+        log = altered(log, sequence, header=envelope.encode_header(header))
+    report = await verify(log)
+    assert report.unverifiable == 2
+    assert report.why_unverifiable.startswith(f"commit {min(first, later)} was decided by rules version 99")
+
+
+async def test_a_decision_that_is_no_json_is_named_as_any_other(world: World) -> None:
+    sequence, _ = find(world.log, ev.GangPlaced)
+    for payload in (b"[", b"[" * 100_000, b'["\xff"]'):
+        with pytest.raises(UnknownCommit, match=f"{sequence}"):
+            await verify(altered(world.log, sequence, payload=payload))
+
+
+async def test_in_whatever_batches_it_comes_it_is_told_from_its_first_commit_to_its_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "BATCH", 4)
+    end, told = len(world.log.commits), list[tuple[int, int]]()
+    report = await verify(world.log, progress=lambda done, of: told.append((done, of)))
+    assert (report.first, report.last) == (1, end)
+    assert told == [(min(done, end), end) for done in range(4, end + 4, 4)]
+
+
 async def test_a_difference_outweighs_what_is_not_verifiable(world: World) -> None:
     sequence, _ = find(world.log, ev.GangPlaced)
     header = msgspec.structs.replace(decode_header(world.log.commits[sequence - 1]), rules=99)
@@ -240,9 +268,12 @@ async def test_a_log_without_its_beginning_is_not_verifiable(world: World, tmp_p
     file = await open_log(str(tmp_path / "tail.db"), "test", create=True)
     file.append_stored(world.log.commits[5:])
     report = await verify(file)
-    await file.close()
     assert report.exit_code == 5
     assert "begins at 6" in report.why_unverifiable
+    await put_snapshot(file, folded(world.log.commits, 9))
+    report = await verify(file)
+    await file.close()
+    assert (report.exit_code, report.start, report.unfolded) == (0, 9, 4)
 
 
 async def test_a_foreign_message_is_set_aside_and_counted(world: World) -> None:

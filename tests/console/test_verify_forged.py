@@ -68,6 +68,23 @@ async def test_bytes_that_are_not_those_of_their_message_id_are_a_difference(wor
     assert report.difference.what == "its bytes are not those that its message id was made of"
 
 
+async def test_so_they_are_in_a_purged_log(world: World, tmp_path: Path) -> None:
+    """But for the first commit on its subject there: behind what that was said, nobody knows any more."""
+    cut = world.state.sequence
+    for name in ("x", "y"):
+        world.node(name)
+    commits = world.log.commits
+    last = commits[-1]
+    for index in (-2, -1):
+        stored = commits[index]
+        forged = msgspec.structs.replace(stored, payload=stored.payload.replace(b"uid-", b"uis-"))
+        assert forged.payload != stored.payload
+        log = await filed(tmp_path / f"{index}.db", [forged if one is stored else one for one in commits[cut:]])
+        await put_snapshot(log, folded(commits, cut))
+        report = await verify(log)
+        assert (report.start, report.differences) == (cut, 1 if stored is last else 0)
+
+
 async def test_a_writer_whose_last_commit_was_purged_expected_none(world: World, tmp_path: Path) -> None:
     """An archive has what the log has no more: behind it, or behind nothing."""
     commits = list(world.log.commits)

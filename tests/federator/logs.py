@@ -43,7 +43,12 @@ async def written(commits: Iterable[Sequence[Event]], snapshots: Container[int] 
     for number, commit in enumerate(commits, 1):
         await append(log, commit)
         if number in snapshots:
-            kept = await take(log, FORM)
-            taken = SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=kept.state)
-            await append(log, [taken])
+            await tell_snapshot(log)
     return log
+
+
+async def tell_snapshot(log: EventLog) -> int:
+    """Taken, and confirmed by the log; of which place."""
+    kept = await take(log, FORM)
+    await append(log, [SnapshotTaken(sequence=kept.sequence, digest=kept.digest, bytes=kept.bytes, state=kept.state)])
+    return kept.sequence

@@ -31,3 +31,21 @@ async def test_from_settings_to_a_subscriber(server: EmbeddedServer, cluster: st
     with pytest.raises(asyncio.CancelledError):
         await serving
     await log.close()
+
+
+async def test_behind_a_lost_connection_no_publishing_of_before_goes_on() -> None:
+    """It would interrupt the one that begins anew, and the other way round."""
+    ended = asyncio.Event()
+
+    class Reconnected:
+        async def reconnected(self) -> None:
+            await asyncio.sleep(0)
+
+    async def publishing() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await service._until_reconnected(Reconnected(), publishing())  # type: ignore[arg-type]
+    assert ended.is_set()

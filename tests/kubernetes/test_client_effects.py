@@ -75,6 +75,18 @@ async def test_each_patch_has_its_preconditions_in_its_metadata(
     ]
 
 
+async def test_a_name_of_somebody_elses_making_asks_for_nothing_but_an_object_of_that_name(
+    client: Client, sent: Sent
+) -> None:
+    """A log may hold names that Kubernetes would not allow."""
+    assert await client.patch_pod_status("ns/../other", "p?x#y/binding", "uid-p", "7", {}) == "8"
+    await client.patch_pod_group_status(POD_GROUPS, "a/b", "c/d", "uid-p", {}, resource_version="7", subresource=False)
+    assert [path for _, path, *_ in sent] == [
+        "/api/v1/namespaces/ns%2F..%2Fother/pods/p%3Fx%23y%2Fbinding/status",
+        "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/a%2Fb/podgroups/c%2Fd",
+    ]
+
+
 async def test_an_eviction_is_the_object_that_kubernetes_asks_for(
     client: Client, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from services.console import retention
 from services.console.retention import DAY_NS, retain
 from services.console.verify import verify
 from services.snapshots import KEPT, packed, put, take
-from services.start import is_of_another, state_at
+from services.start import beginning, is_of_another, state_at
 from services.state import snapshot
 from tests.snapshots.writing import NOW_NS, tell_snapshot, write
 from tests.world import World
@@ -74,6 +74,15 @@ async def test_what_is_left_is_verified_from_its_first_commit_on(
         assert found.verified
         assert (found.start, found.first) == (place, place + 1)
     await archive.close()
+
+
+async def test_an_earlier_snapshot_that_is_still_there_is_not_that_of_the_place() -> None:
+    log = MemoryLog("test")
+    await age(log)
+    listed = [kept.sequence for kept in await log.snapshots.listed()]
+    assert (await retain(log, None, days=6, now_ns=NOW_NS)).first == 19
+    assert min(listed) == 17
+    assert (await beginning(log)).state.sequence == 18
 
 
 async def test_where_there_is_no_room_for_a_snapshot_the_log_is_purged_all_the_same(

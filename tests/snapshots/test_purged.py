@@ -160,6 +160,21 @@ async def test_a_lie_behind_the_snapshot_is_found(world: World) -> None:
     assert report.difference.sequence == place
 
 
+async def test_a_snapshot_of_which_the_log_says_otherwise_behind_it_is_a_difference(world: World) -> None:
+    """What is left stands on it: where that was altered, every state behind it is another."""
+    (place, *_) = sorted(world.state.snapshots)
+    altered = folded(world.log.commits, place)
+    altered.ignored["PodBound"] = 1
+    log = MemoryLog("test")
+    await put_commits(log, world.log.commits)
+    await put_snapshot(log, altered)
+    await log.purge(place + 1)
+    report = await verify(log)
+    assert (report.start, report.exit_code) == (place, 1)
+    assert report.difference is not None
+    assert f"SnapshotTaken of {place} says" in report.difference.what
+
+
 def lost_one_of_three() -> World:
     """A gang was permitted, and a pod of it went before any outcome."""
     world = World()

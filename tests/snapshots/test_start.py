@@ -307,7 +307,7 @@ def test_of_snapshots_the_log_says_what_this_version_reads_of_who_may(
 ) -> None:
     """What it cannot read counts as not said: the snapshot may be good, and its digest is compared anyway."""
     taken = ev.SnapshotTaken(sequence=7, digest="d", state=1, bytes=1)
-    payload = envelope.encode_events([taken])
+    payload = envelope.encode_events([ev.Renewed(), taken])  # outcomes share commits
     header = Header(writer=writer, epoch=0, basis=0, time_ns=0, cause="outcome")
     stored = Stored(
         sequence=9,

@@ -49,6 +49,7 @@ async def test_a_snapshot_is_the_fold_of_the_log(log: EventLog, commits: list[St
     kept = await take(log)
     state = folded(commits, len(commits))
     assert (kept.sequence, kept.digest, kept.state) == (len(commits), snapshot.digest(state), FIRST_VERSION)
+    assert kept.commit == (await commits_of(log))[-1].message_id, "by which it is no other log's"
     assert await log.snapshots.listed() == [kept]
     assert len(await log.snapshots.get(kept)) == kept.bytes
 
@@ -273,7 +274,9 @@ async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_l
     keeper = SnapshotKeeper(decider, lambda: False, Taking(1_000, {}))
     assert not keeper._is_due(), "nothing is read yet"
     await decider.catch_up()
-    decider.active, decider.tail_bytes = True, 5_000
+    decider.tail_bytes = 5_000
+    assert not keeper._is_due(), "a standby has none taken"
+    decider.active = True
     assert keeper._is_due(), "what follows the snapshot of its start counts"
     world.append("binder", [ev.SnapshotTaken(sequence=2, digest="d", bytes=1, state=1)], cause="outcome")
     decider.state = world.state
@@ -282,6 +285,28 @@ async def test_a_binder_that_takes_over_counts_from_the_last_snapshot_that_the_l
     assert not keeper._is_due()
     decider.tail_bytes += 1
     assert keeper._is_due()
+
+
+async def test_none_is_taken_where_none_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0)
+    keeper, looks = SnapshotKeeper(idle(MemoryLog("test")), lambda: False, Taking(1, {})), list[bool]()
+    taken = asyncio.Event()
+
+    def is_due() -> bool:
+        looks.append(len(looks) == 2)
+        return looks[-1]
+
+    async def take() -> None:
+        assert looks == [False, False, True]
+        taken.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(keeper, "_is_due", is_due)
+    monkeypatch.setattr(keeper, "_take", take)
+    running = asyncio.create_task(keeper.run())
+    await asyncio.wait({running, asyncio.create_task(taken.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    assert taken.is_set()
+    running.cancel()
 
 
 @pytest.mark.parametrize(
