@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -477,40 +476,3 @@ async def test_an_inbox_that_the_user_may_not_hear_is_told_at_once(guarded: Embe
     async with asyncio.timeout(5):
         with pytest.raises(Denied, match=r"denies user 'reader' the inbox _INBOX_binder\..*MUSTER_NATS_INBOX_PREFIX"):
             await Connection(guarded.url).connect(user="reader", password="of reader", inbox_prefix="_INBOX_binder")
-
-
-# --------------------------------------------------------------------------------------------------------------- the text
-
-
-def test_passwords_come_from_the_servers_environment() -> None:
-    text = permissions.configuration("prod", shards=("a-b",))
-    for user in permissions.users(("a-b",)):
-        assert f'user: "{user}", password: ${permissions.password_variable(user)}' in text
-    assert permissions.password_variable("planner-a-b") == "MUSTER_PLANNER_A_B_PASSWORD"
-
-
-@pytest.mark.parametrize("shards", [("a-b", "a_b"), ("A", "a"), ("0", "0"), ("a.b",), ("*",)])
-def test_shards_that_are_no_names_or_would_share_a_password(shards: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        permissions.configuration("prod", shards=shards)
-
-
-@pytest.mark.parametrize("leaves", [("a b",), ("",), ("prod", "PROD"), ("a-b", "a_b")])
-def test_leaves_that_are_no_names_or_would_share_a_password(leaves: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        permissions.configuration(CLUSTER, leaves=leaves)
-
-
-def test_a_name_that_is_no_cluster() -> None:
-    with pytest.raises(ValueError, match="expected letters"):
-        permissions.configuration("a b")
-
-
-def test_no_cluster_has_the_federations_name() -> None:
-    with pytest.raises(ValueError, match="the federation has this one"):
-        permissions.configuration(subjects.FEDERATION)
-
-
-def test_the_text_is_what_the_server_takes(tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path, extra=permissions.configuration("prod", passwords(SHARDS), SHARDS)):
-        pass
