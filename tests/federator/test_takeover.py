@@ -11,6 +11,7 @@ import events as ev
 from events.log import Unavailable
 from events.micro import Unfit
 from services.console.verify import verify
+from services.federator import state
 from services.federator.mcc import InvalidJob
 from services.federator.records import SETTLED
 from services.federator.rules import forgotten
@@ -27,17 +28,19 @@ from tests.federator.backends.sites import job
 from tests.federator.field import NAMES, Field
 
 
-@pytest.mark.parametrize("later", [{"rules": 2}, {"state": 2}])
+@pytest.mark.parametrize("later", [("RULES", "rules_version"), ("FOLD", "state_version")])
 async def test_who_lacks_a_later_federators_version_neither_folds_nor_writes(
-    field: Field, later: dict[str, int]
+    monkeypatch: pytest.MonkeyPatch, field: Field, later: tuple[str, str]
 ) -> None:
-    """An upgrade is a takeover by a later version; an earlier one that stood by must not go on behind it."""
+    """An upgrade is a takeover by a later version, which says so in its commits; an earlier one that stood by must not go
+    on behind it."""
     await field.start()
     await field.kill()
-    writer = Writer(field.log, WRITER)
-    for name, version in later.items():
-        setattr(writer, name, version)
-    place = await writer.take(ev.FederatorTaken(holder="the next version"))
+    with monkeypatch.context() as next_version:
+        for owner, name in zip((state, State), later, strict=True):
+            next_version.setattr(owner, name, 2)
+        await Decider(field.log, lambda said: None).take("the next version")
+    place = await field.log.end()
     with pytest.raises(UnknownVersion, match=f"commit {place} is by rules version"):
         await Decider(field.log, lambda said: None).take("this version")
     assert await field.log.end() == place

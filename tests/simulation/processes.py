@@ -24,7 +24,7 @@ class Process:
         self.skew_ns = skew_ns
         """What its wall clock is ahead."""
         self.lacks = lacks
-        """What its version of the code does not know: an event; the second rules (`versions.LACKS`)."""
+        """What its version of the code does not know: an event; the second rules, or fold (`versions`)."""
         self.gone = gone
         """Done when it is dead or has ended, for who waits for that."""
         self.condition = RUNNING

@@ -1,22 +1,26 @@
 """Two versions of the rules and of the fold in one history: an admin switches, and some processes lack the second.
 
 While one that lacks them may write, a switch is inert; one that begins behind it ends before it writes again. Seeds
-before `FROM` are without all this.
+before `FROM` are without all this. Who is older lacks the second rules, but an ingest, which decides nothing, the second
+fold.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import events as ev
 from services.binder import core as binder
+from services.ingest import service as ingest
 from services.planner import core as planner
+from services.state import fold
 from tests.second import second
 from tests.simulation.loop import PROCESS
+from tests.simulation.planting import BEYOND_FROM
 from tests.simulation.supervisor import SLOTS
 
 if TYPE_CHECKING:
@@ -27,24 +31,32 @@ FROM = 400
 SWITCHED, OLDER = 0.3, 0.6
 """In how many histories an admin switches, and in how many of those there is an older process about that time."""
 AGAIN_S = (2.0, 7.0)
-LACKS = "the second rules"
+LACKS, LACKS_FOLD = "the second rules", "the second fold"
 
 
 class _Known(dict[int, Any]):
-    """A table of rules, as the process that reads it has it."""
+    """A table of versions, as the process that reads it has it."""
+
+    def __init__(self, table: Mapping[int, Any], lacks: str) -> None:
+        super().__init__(table)
+        self._lacks = lacks
 
     def __iter__(self) -> Iterator[int]:
         process = PROCESS.get()
-        return iter((1,) if process is not None and process.lacks == LACKS else (1, 2))
+        return iter((1,) if process is not None and process.lacks == self._lacks else (1, 2))
+
+    def __contains__(self, version: object) -> bool:
+        return version in tuple(self)
 
 
 @contextmanager
 def two_versions() -> Iterator[None]:
-    with (
-        second(),
-        patch.object(planner, "RULES", _Known(planner.RULES)),
-        patch.object(binder, "RULES", _Known(binder.RULES)),
-    ):
+    with second(), ExitStack() as stack:
+        for core in (planner, binder):
+            stack.enter_context(patch.object(core, "RULES", _Known(core.RULES, LACKS)))
+        folds = _Known(fold.FOLDS, LACKS_FOLD)
+        for reader in (fold, ingest):
+            stack.enter_context(patch.object(reader, "FOLDS", folds))
         yield
 
 
@@ -55,7 +67,7 @@ def begin(world: World) -> None:
         return
     at_s = source.uniform(3.0, 15.0)
     if source.random() < OLDER:
-        slot = source.choice(SLOTS[1:])
+        slot = source.choice(SLOTS if world.plan.seed >= BEYOND_FROM else SLOTS[1:])
         world.loop.after(max(0.0, at_s + source.uniform(-6.0, 6.0)), _older, world, slot)
     world.loop.after(at_s, _switch, world, source)
 
@@ -73,4 +85,4 @@ def _older(world: World, slot: str) -> None:
         return
     for process in [one for one in world.supervisor.alive() if one.slot == slot]:
         world.kill(process)
-    world.loop.after(0.01, lambda: world.supervisor.start(slot, lacks=LACKS))
+    world.loop.after(0.01, lambda: world.supervisor.start(slot, lacks=LACKS_FOLD if slot == "ingest" else LACKS))

@@ -30,6 +30,7 @@ class Decider:
         self.active = False
         """Whether everything up to the subject's taking is folded: the log may be told things."""
         self.writer = Writer(log, WRITER, clock_offset_ms=clock_offset_ms)
+        self.writer.rules, self.writer.state = self.state.rules_version, self.state.state_version
         self._told = told
         self._saying = asyncio.Lock()
         self._stirred = asyncio.Event()
