@@ -33,6 +33,7 @@ def test_what_the_shell_is_set_up_for_is_not_heard(tmp_path: Path) -> None:
     one's own broke dozens."""
     shell = {"MUSTER_NATS_URL": "nats://prod:4222", "KUBECONFIG": "/prod", "OTEL_TRACES_EXPORTER": "console"}
     shell |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": "example", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    shell |= {"COLUMNS": "20", "FORCE_COLOR": "1"}
     kept = {"MUSTER_SHARED": str(tmp_path), "MUSTER_FUZZ_FACTOR": "2"}
     program = "import os; before = {*os.environ}; import tests.conftest; print(*sorted(before - {*os.environ}))"
     environment = os.environ | shell | kept

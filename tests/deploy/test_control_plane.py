@@ -23,7 +23,7 @@ def test_an_apiserver_whose_certificate_is_not_written_yet_is_not_ready(tmp_path
 
 
 async def test_no_proxy_is_asked_for_what_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was: with a proxy in the environment etcd never became ready, and neither a benchmark nor `make e2e` began."""
+    """As it was: with a proxy in the environment etcd never became ready, and no `make e2e` began."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with SimulatedCluster() as cluster:
         assert await asyncio.to_thread(answers, f"{cluster.url}/api/v1/namespaces")
