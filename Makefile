@@ -24,7 +24,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python %s; expected 3.11 or newer, such as PYTHON=python3.13" % sys.version.split()[0])'
 	$(PYTHON) --version
-	$(PYTHON) -m venv --clear $(VENV)
+	$(PYTHON) -m venv $(if $(wildcard $(READY)),,--clear) $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock
 	$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
