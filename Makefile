@@ -5,26 +5,30 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-user
 UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 # The processes that demo and tests start, these by the hundred, compile nothing anew, whatever the shell says; and where
 # numpy is imported, its OpenBLAS starts no threads (as `services/__main__.py` sees to for the command).
 export PYTHONDONTWRITEBYTECODE :=
+# These would find no module of this directory, leave out what tests assert, and end pip over a deprecation.
+unexport PYTHONSAFEPATH PYTHONOPTIMIZE PYTHONWARNINGS
 export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test tests check lint types e2e chaos fuzz bench faults schema lock
 
 # uv takes seconds for what takes pip half a minute; pip may be told of a registry that uv is not. Nothing is compiled
 # ahead: most of it is never imported (of the Kubernetes client alone 1,900 modules), and what is, is compiled once.
+# What an interrupted start left behind is cleared: an environment whose pip is half there never gets it. Without a home
+# that can be written to uv has no cache, and refuses.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python %s; expected 3.11 or newer, such as PYTHON=python3.13" % sys.version.split()[0])'
 	$(PYTHON) --version
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(if $(wildcard $(READY)),,--clear) $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
 	$(PIP) --require-hashes -r $(VENV)/uv.lock
 	$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
-	$(UV) --no-deps --no-build-isolation -e .
+	$(UV) --no-deps --no-build-isolation -e . || $(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: $(READY)  ## a real workload on embedded defaults

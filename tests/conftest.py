@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -16,6 +17,16 @@ from hypothesis import HealthCheck, settings
 # No test times a machine.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
+
+# Tests, and what they start, hear what tests say, not what the shell is set up for: a cluster, a collector, a proxy,
+# another kind of output.
+OF_THE_SHELL = re.compile(
+    r"MUSTER_(?!SHARED|FUZZ_FACTOR).*|OTEL_.*|KUBECONFIG|KUBERNETES_SERVICE_.*"
+    r"|(HTTP|HTTPS|ALL|NO)_PROXY|COLUMNS|FORCE_COLOR",
+    re.IGNORECASE,
+)
+for name in [name for name in os.environ if OF_THE_SHELL.fullmatch(name)]:
+    del os.environ[name]
 
 # A shell has what it runs in the background ignore SIGINT, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
