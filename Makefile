@@ -13,6 +13,7 @@ UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 # These would find no module of this directory, leave out what tests assert, and end pip over a deprecation.
 unexport PYTHONSAFEPATH PYTHONOPTIMIZE PYTHONWARNINGS
+export PYTHONUTF8 := 1
 export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test tests check lint types e2e chaos fuzz bench faults schema lock

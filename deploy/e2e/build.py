@@ -138,7 +138,7 @@ def copy_stages(go: str) -> None:
 def run_go(go: str, *arguments: str) -> str:
     """Runs Go in the module, never changing its go.mod; returns what it printed. Its errors go to stderr as they are."""
     environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
-    environment |= {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
+    environment |= {"GOGC": "off", "GOMEMLIMIT": "1GiB", "GO111MODULE": "", "GOOS": "", "GOARCH": ""}
     return subprocess.run(
         [go, *arguments], cwd=MODULE, env=environment, check=True, stdout=subprocess.PIPE, text=True
     ).stdout
