@@ -142,7 +142,8 @@ class Lease:
 
         listening = await self._connection.client.subscribe(self._subject, cb=on_change)
         try:
-            if not (free := await self._try()):
+            free = await self._try()
+            if not free:
                 await self._check_permitted()
             while not free:
                 with suppress(TimeoutError):

@@ -18,6 +18,7 @@ from events import Event
 from events.envelope import Commit
 from services import telemetry
 from services.binder.binding import BY_THE_POD, REFUSALS, Intent, Outcome, Seen, bound, failed, outcome, settled_by
+from services.binder.report import BINDING_FAILED
 from services.binder.service.rounds import SLICE_NOTED, namespace_of
 from services.binder.service.turns import Turns
 from services.decider import Decider
@@ -226,7 +227,7 @@ class Effects:
         if pod is None:
             return None  # gone meanwhile: the next attempt finds no intent
         message = f"binding to {intent.node} at version {intent.resource_version} was refused: {refused.message}"
-        said = {"type": "PodScheduled", "status": "False", "reason": "BindingFailed", "message": message}
+        said = {"type": "PodScheduled", "status": "False", "reason": BINDING_FAILED, "message": message}
         self._overwrites(intent.uid)
         if not pod.reported:
             said["lastTransitionTime"] = second_time(time.time_ns())
@@ -243,7 +244,7 @@ class Effects:
             return None
         if version == intent.resource_version:
             return None  # a webhook that keeps the condition as it was: nothing makes an older attempt fail
-        self._report(ev.ConditionsReported(reason="BindingFailed", pods=((intent.uid, version),)))
+        self._report(ev.ConditionsReported(reason=BINDING_FAILED, pods=((intent.uid, version),)))
         return refused
 
     async def _look(self, intent: Intent) -> Seen | None:
