@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
+
+import pytest
 
 import events as ev
 from events import envelope
@@ -42,7 +43,12 @@ class Processes:
         if self._running is None:
             return
         self._running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        await self.ended(asyncio.CancelledError)
+
+    async def ended(self, by: type[BaseException]) -> None:
+        """The process of now ends, by an error of this kind."""
+        assert self._running is not None
+        with pytest.raises(by):
             await self._running
         self._running = None
         for reach in self._reaches.values():

@@ -101,6 +101,8 @@ async def test_a_replaced_federator_steps_down(field: Field) -> None:
         await federator.federate(field.text("second", a=0))
     with pytest.raises(Unavailable, match="another federator took over: ask again"):
         await federator.handlers()["cancel"](b'{"name": "first"}')
+    federator.decider.report(ev.Ticked(time_ns=1, jumped_ns=0))  # unless it polled, and has heard of it already
+    await field.ended(SteppedDown)
     running.cancel()
 
 
