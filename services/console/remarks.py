@@ -17,7 +17,7 @@ from services.simulator.asks import without_limit
 from services.simulator.daemons import takes
 from services.simulator.offline import is_node
 from services.simulator.operators import MAKES
-from services.simulator.operators.jobset import RUNTIMES
+from services.simulator.operators.trainer import RUNTIMES
 from services.simulator.workloads import flatten, is_workload
 
 HELPERS = {

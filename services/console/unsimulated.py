@@ -9,7 +9,7 @@ from typing import Any
 
 from services.console.misspelt import all_metadata, named
 from services.simulator.operators import admitted
-from services.simulator.operators.jobset import RUNTIMES
+from services.simulator.operators.trainer import RUNTIMES
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 HAVING = {("jobset.x-k8s.io", "JobSet"), ("trainer.kubeflow.org", "TrainJob")}

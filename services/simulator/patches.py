@@ -24,6 +24,7 @@ MERGE_KEYS = {
     "resourceClaims": "name",
     "ports": "containerPort",
     "hostAliases": "ip",
+    "replicatedJobs": "name",
     "podIPs": "ip",
     "topologySpreadConstraints": "topologyKey",
     "ownerReferences": "uid",

@@ -11,6 +11,7 @@ from services.simulator.offline import served
 from services.simulator.operators.pod_groups import GROUP_NAME, MINIMUM, QUEUE_NAME
 from tests.manifests import operated
 from tests.simulator.objects import Object, template, workload
+from tests.simulator.test_train_jobs import runtime, train_job
 
 
 def volcano_job(*tasks: Object, **spec: Any) -> Object:
@@ -158,26 +159,6 @@ def test_a_training_jobs_policy_says_its_minimum() -> None:
     assert group["spec"] == {"minMember": 2, "scheduleTimeoutSeconds": 30}
 
 
-def train_job(**spec: Any) -> Object:
-    runtime = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch"}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "tune", "namespace": "default"},
-        "spec": {"runtimeRef": runtime, "trainer": {"numNodes": 3}, **spec},
-    }
-
-
-def runtime(**spec: Any) -> Object:
-    job = {"template": {"spec": {"containers": [{"name": "node", "image": "x"}], "restartPolicy": "Never"}}}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "ClusterTrainingRuntime",
-        "metadata": {"name": "torch"},
-        "spec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": job}}]}}, **spec},
-    }
-
-
 def test_jobs_of_a_job_set_are_indexed_unless_it_says_otherwise() -> None:
     """As its webhook has it: pods are named after their index, and labelled with it."""
     named: dict[str, dict[str, str]] = {"a": {}, "b": {"completionMode": "NonIndexed"}}
@@ -189,27 +170,6 @@ def test_jobs_of_a_job_set_are_indexed_unless_it_says_otherwise() -> None:
     found = served([about | {"spec": {"replicatedJobs": jobs}}])
     pods = [obj["metadata"]["generateName"] for obj in found if obj["kind"] == "Pod"]
     assert pods == ["j-a-0-0-", "j-a-0-1-", "j-b-0-", "j-b-0-"]
-
-
-def test_a_train_job_is_a_job_set_is_an_indexed_job() -> None:
-    asked = {"numNodes": 3, "resourcesPerNode": {"requests": {"cpu": "2"}}}
-    pods = of_kind(served([train_job(trainer=asked)]), "Pod")
-    assert [pod["metadata"]["generateName"] for pod in pods] == [f"tune-node-0-{index}-" for index in range(3)]
-    assert {pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] for pod in pods} == {"tune"}
-    assert pods[0]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
-
-
-def test_a_runtimes_pod_group_policy_makes_one_gang_of_all_pods() -> None:
-    policy = {"coscheduling": {"scheduleTimeoutSeconds": 30}}
-    objects = served([runtime(podGroupPolicy=policy), train_job()])
-    (group,), pods = of_kind(objects, "PodGroup"), of_kind(objects, "Pod")
-    assert group["spec"] == {"minMember": 3, "scheduleTimeoutSeconds": 30}
-    assert len(pods) == 3
-    assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {"tune"}
-
-
-def test_a_suspended_train_job_has_no_pods() -> None:
-    assert of_kind(served([train_job(suspend=True)]), "Pod") == []
 
 
 def test_nothing_that_was_given_is_changed() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from services.simulator.errors import ApiError
 from services.simulator.forms import FORMS
 from services.simulator.nulls import without_nulls
-from services.simulator.operators import jobset, kubeflow, volcano
+from services.simulator.operators import jobset, kubeflow, trainer, volcano
 from services.simulator.operators.making import Make, Object, invalid
 from services.simulator.operators.pod_groups import grouped
 from services.simulator.workloads import flatten
@@ -25,7 +25,7 @@ MAKES: dict[tuple[str, str], Make] = {
     ("batch.volcano.sh", "Job"): volcano.of_job,
     ("batch.volcano.sh", "CronJob"): volcano.of_cron_job,
     **{("kubeflow.org", kind): kubeflow.of_training_job for kind in kubeflow.REPLICA_SPECS},
-    ("trainer.kubeflow.org", "TrainJob"): jobset.of_train_job,
+    ("trainer.kubeflow.org", "TrainJob"): trainer.of_train_job,
     ("jobset.x-k8s.io", "JobSet"): jobset.of_job_set,
 }
 """(API group, kind) → what its controller makes."""
