@@ -111,6 +111,27 @@ def test_null_in_a_template_is_nothing_in_its_pods() -> None:
     assert "hostNetwork" not in made["spec"]
 
 
+def test_a_jobs_volumes_are_claims_of_all_its_pods() -> None:
+    """As it was: they were placed, though pods with claims are not placed yet."""
+    scratch = {"name": "scratch", "emptyDir": {}}
+    volumes = [{"mountPath": "/data", "volumeClaimName": "data"}, {"mountPath": "/out", "volumeClaim": {}}]
+    made = operated(
+        [volcano_job(task("a", 1) | {"template": template(volumes=[scratch])}, task("b", 1), volumes=volumes)]
+    )
+    claimed = [
+        {"name": "claim-0", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "claim-1", "persistentVolumeClaim": {"claimName": "train-1"}},
+    ]
+    assert [pod["spec"]["volumes"] for pod in of_kind(made, "Pod")] == [[scratch, *claimed], claimed]
+
+
+def test_a_tasks_own_scheduler_goes_before_the_jobs() -> None:
+    """So that Muster gets the pods that say that they are its, whoever else schedules the job."""
+    own = task("a", 1) | {"template": template(schedulerName="muster")}
+    pods = of_kind(operated([volcano_job(own, task("b", 1), schedulerName="other")]), "Pod")
+    assert [pod["spec"]["schedulerName"] for pod in pods] == ["muster", "other"]
+
+
 def test_a_cron_job_runs_once_and_a_suspended_one_not() -> None:
     cron = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -172,6 +193,44 @@ def test_jobs_of_a_job_set_are_indexed_unless_it_says_otherwise() -> None:
     assert pods == ["j-a-0-0-", "j-a-0-1-", "j-b-0-", "j-b-0-"]
 
 
+def job_set(metadata: Object | None = None, pods: Object | None = None, **spec: Any) -> Object:
+    """Of one Job with one pod; `metadata`: the Job's, `pods`: what is said of its pods, besides."""
+    job = {"template": pods or template(), "suspend": True}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"replicatedJobs": [{"name": "w", "template": {"metadata": metadata or {}, "spec": job}}], **spec},
+    }
+
+
+def test_a_job_has_the_labels_and_annotations_of_its_template() -> None:
+    """As it was: Volcano's minimum on it was not heard, and its pods were placed one by one."""
+    told = {"labels": {"team": "a"}, "annotations": {MINIMUM: "1"}}
+    made = operated([job_set(told)])
+    (group,), (job,) = of_kind(made, "PodGroup"), of_kind(made, "Job")
+    assert (group["spec"]["minMember"], job["metadata"]["labels"]["team"]) == (1, "a")
+
+
+def test_a_job_set_alone_says_whether_its_jobs_are_suspended() -> None:
+    """Its controller writes that over what a template says of it."""
+    told = [of_kind(operated([job_set(**said)]), "Job") for said in ({}, {"suspend": False}, {"suspend": True})]
+    assert [job["spec"]["suspend"] for (job,) in told] == [False, False, True]
+
+
+def test_claims_of_a_job_set_are_volumes_of_the_pods_that_mount_them() -> None:
+    """As it was: such pods were placed, though pods with claims are not placed yet."""
+    policies = [{"templates": [{"metadata": {"name": "data"}}, {"metadata": {"name": "cache"}}]}]
+    mounts = [{"name": "main", "image": "x", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]
+    (job,) = of_kind(operated([job_set(pods={"spec": {"containers": mounts}}, volumeClaimPolicies=policies)]), "Job")
+    claimed = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-j"}}]
+    assert job["spec"]["template"]["spec"]["volumes"] == claimed
+    assert (
+        "volumes"
+        not in of_kind(operated([job_set(volumeClaimPolicies=policies)]), "Job")[0]["spec"]["template"]["spec"]
+    )
+
+
 def test_nothing_that_was_given_is_changed() -> None:
     objects = [runtime(podGroupPolicy={"coscheduling": {}}), train_job(), volcano_job(task("a", 2))]
     before = repr(objects)
@@ -220,6 +279,20 @@ def test_an_owner_that_says_a_minimum_gets_a_pod_group_that_its_pods_name(kind: 
 def test_what_is_no_count_leaves_the_minimum_at_one(said: str, minimum: int) -> None:
     (group,) = of_kind(operated([owner("ReplicaSet", said)]), "PodGroup")
     assert group["spec"]["minMember"] == minimum
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"),
+    [
+        ({"volcano.sh/network-topology-mode": "Soft"}, "soft"),
+        ({"volcano.sh/network-topology-mode": "none"}, "hard"),
+        ({"volcano.sh/network-topology-highest-tier": "2"}, "hard"),
+    ],
+)
+def test_the_topology_that_pods_name_is_their_pod_groups(said: dict[str, str], mode: str) -> None:
+    """As it was: a hard one was dropped, and the pods placed as if it were not there."""
+    (group,) = of_kind(operated([owner("ReplicaSet", "2", annotations=said, replicas=2)]), "PodGroup")
+    assert group["spec"]["networkTopology"] == {"mode": mode}
 
 
 def test_pods_that_name_a_group_and_owners_that_say_nothing_are_left_alone() -> None:

@@ -2,8 +2,9 @@
 
 The annotation stands on what owns the pods: a ReplicaSet, StatefulSet, DaemonSet or batch Job; a Deployment's is its
 ReplicaSet's, as the deployment controller copies annotations. The controller makes the PodGroup ``podgroup-<UID of the
-owner>`` with this minimum, the pods' priority class and the queue that the pods name, and annotates the pods with its
-name. What is no count leaves the minimum at 1, as there. Pods that name a group already are left alone.
+owner>`` with this minimum, the pods' priority class, and the queue and network topology that the pods' annotations name,
+and annotates the pods with its name. What is no count leaves the minimum at 1, as there. Pods that name a group already
+are left alone.
 
 A scheduler never sees the owner: in a cluster it is this controller of Volcano's that makes a gang of the annotation.
 """
@@ -20,6 +21,7 @@ POD_GROUP = "scheduling.volcano.sh/v1beta1"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 MINIMUM = "scheduling.volcano.sh/group-min-member"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+TOPOLOGY_MODE, TOPOLOGY_TIER = "volcano.sh/network-topology-mode", "volcano.sh/network-topology-highest-tier"
 INHERITED = "volcano.sh/"
 """Annotations of the owner that begin like this stand on the PodGroup, too."""
 MOST = 2**31 - 1
@@ -54,6 +56,8 @@ def _pod_group(owner: Object, pod_spec: Object, annotations: dict[str, str]) -> 
         spec["priorityClassName"] = pod_spec["priorityClassName"]
     if annotations.get(QUEUE_NAME):
         spec["queue"] = annotations[QUEUE_NAME]
+    if annotations.keys() & {TOPOLOGY_MODE, TOPOLOGY_TIER}:  # the highest tier decides nothing here
+        spec["networkTopology"] = {"mode": "soft" if annotations.get(TOPOLOGY_MODE, "").lower() == "soft" else "hard"}
     group = owned(owner, POD_GROUP, "PodGroup", f"podgroup-{uid_of(owner)}", spec)
     group["metadata"]["annotations"] = {k: v for k, v in {**said, **annotations}.items() if k.startswith(INHERITED)}
     return group

@@ -110,9 +110,13 @@ def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Objec
         "volcano.sh/task-spec": task,
         "volcano.sh/task-index": str(index),
     }
-    fields: Object = {"schedulerName": spec.get("schedulerName") or "volcano"}
     template = mapping(job, of, "template", f"{path}.template")
     said = mapping(job, template, "spec", f"{path}.template.spec")
+    fields: Object = {"schedulerName": said.get("schedulerName") or spec.get("schedulerName") or "volcano"}
+    volumes = listed(job, spec, "volumes", "spec.volumes")
+    if volumes:
+        claimed = (_claimed(job, number, volume) for number, volume in enumerate(volumes))
+        fields["volumes"] = [*(said.get("volumes") or ()), *claimed]
     if spec.get("priorityClassName") and not said.get("priorityClassName"):
         fields["priorityClassName"] = spec["priorityClassName"]
     return owned_pod(
@@ -124,3 +128,9 @@ def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Objec
         known | {"volcano.sh/job-version": "0", "volcano.sh/template-uid": f"{name}-{task}", GROUP_NAME: group},
         fields,
     )
+
+
+def _claimed(job: Object, number: int, volume: Object) -> Object:
+    """A job's volume, which each of its pods has: of a claim that is there, or that the controller makes."""
+    claim = volume.get("volumeClaimName") or f"{job['metadata']['name']}-{number}"
+    return {"name": f"claim-{number}", "persistentVolumeClaim": {"claimName": claim}}
