@@ -17,8 +17,9 @@ from services.simulator.asks import without_limit
 from services.simulator.daemons import takes
 from services.simulator.offline import is_node
 from services.simulator.operators import MAKES
+from services.simulator.operators.kubeflow import REPLICA_SPECS
 from services.simulator.operators.trainer import RUNTIMES
-from services.simulator.workloads import flatten, is_workload
+from services.simulator.workloads import flatten, is_paused, is_workload
 
 HELPERS = {
     ("", "Namespace"),
@@ -27,6 +28,14 @@ HELPERS = {
     *(("trainer.kubeflow.org", kind) for kind in RUNTIMES),
 }
 """(API group, kind) of what others name, or what says something of others."""
+SUSPENDING: dict[tuple[str, str], tuple[str, ...]] = {
+    ("batch", "Job"): ("suspend",),
+    ("batch.volcano.sh", "CronJob"): ("suspend",),
+    ("jobset.x-k8s.io", "JobSet"): ("suspend",),
+    ("trainer.kubeflow.org", "TrainJob"): ("suspend",),
+    **{("kubeflow.org", kind): ("runPolicy", "suspend") for kind in REPLICA_SPECS},
+}
+"""(API group, kind) → the field of its spec by which it makes no pods before somebody resumes it."""
 READ = {(kind.resource.api_version, kind.name.partition(".")[0]): kind for kind in KINDS}
 """(apiVersion, kind) of what ingest reads. Other groups have kinds of these names, too."""
 
@@ -59,11 +68,8 @@ def _unread(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 def _suspended(objects: Iterable[dict[str, Any]]) -> list[str]:
     """One sentence for each workload of which no pods are made before somebody resumes it."""
-    return [
-        f"{named(obj)}: it is suspended: no pods are made of it before it is resumed"
-        for obj in objects
-        if _has_pods(obj) and _is_suspended(obj.get("spec"))
-    ]
+    stopped = ((obj, _stopped(obj)) for obj in objects)
+    return [f"{named(obj)}: it is {how}: no pods are made of it before it is resumed" for obj, how in stopped if how]
 
 
 def _unlimited(objects: Iterable[dict[str, Any]]) -> list[str]:
@@ -107,15 +113,21 @@ def _keeps_away(spec: dict[str, Any]) -> bool:
     return bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
 
 
-def _is_suspended(spec: Any) -> bool:
-    """Kubeflow's training jobs say it in their `runPolicy`."""
-    return isinstance(spec, dict) and (spec.get("suspend") is True or _is_suspended(spec.get("runPolicy")))
-
-
-def _has_pods(obj: dict[str, Any]) -> bool:
-    return is_workload(obj) or (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in MAKES
+def _stopped(obj: dict[str, Any]) -> str:
+    """How, by the field of its kind; empty: it is not. The same word elsewhere, as in Volcano's Job, has no effect."""
+    kind = _group_and_kind(obj)
+    if kind == ("apps", "Deployment"):
+        return "paused" if is_paused(obj) else ""
+    said: Any = obj.get("spec")
+    for field in SUSPENDING.get(kind, ()):
+        said = said.get(field) if isinstance(said, dict) else None
+    return "suspended" if said is True else ""
 
 
 def _is_read(obj: dict[str, Any]) -> bool:
-    helps = (obj["apiVersion"].rpartition("/")[0], obj["kind"]) in HELPERS
-    return _has_pods(obj) or helps or kind_of(obj) is not None
+    named = _group_and_kind(obj)
+    return is_workload(obj) or named in MAKES or named in HELPERS or kind_of(obj) is not None
+
+
+def _group_and_kind(obj: dict[str, Any]) -> tuple[str, str]:
+    return obj["apiVersion"].rpartition("/")[0], obj["kind"]

@@ -147,6 +147,8 @@ class Controllers:
         wanted = replica_set_of(deployment)
         key = (deployment["metadata"]["namespace"], wanted["metadata"]["name"])
         if key not in self._sets.entries:
+            if deployment["spec"].get("paused"):  # nothing is rolled out before it is resumed
+                return {"observedGeneration": deployment["metadata"]["generation"]}
             self.api.apply_new(wanted)
         for entry in self._owned(deployment["metadata"]["uid"], "ReplicaSet"):
             replicas = wanted["spec"]["replicas"] if entry.key == key else 0

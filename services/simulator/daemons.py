@@ -40,7 +40,7 @@ def keeps(daemon_set: Object, node: Object) -> bool:
     """Whether a pod that is there already may stay."""
     spec, name = daemon_set["spec"]["template"]["spec"], node["metadata"]["name"]
     labels = node["metadata"].get("labels") or {}
-    if spec.get("nodeName", name) != name or (spec.get("nodeSelector") or {}).items() - labels.items():
+    if (spec.get("nodeName") or name) != name or (spec.get("nodeSelector") or {}).items() - labels.items():
         return False
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
     terms = (required or {}).get("nodeSelectorTerms") or ()

@@ -307,6 +307,7 @@ class WorkloadSpec(_Form):
     backoff_limit: Count | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
+    paused: bool | None = None
     service_name: str | None = None
     ordinals: Ordinals | None = None
     volume_claim_templates: list[VolumeClaim] | None = None

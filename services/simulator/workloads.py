@@ -73,7 +73,7 @@ def pods_of(owner: Object, nodes: Sequence[Object] = ()) -> Iterator[Object]:
     """The pods that exist once the controller has seen `owner`; of a Job those that have not ended by its status."""
     spec = owner["spec"]
     match owner["kind"]:
-        case "Deployment":
+        case "Deployment" if not is_paused(owner):
             yield from pods_of(replica_set_of(owner))
         case "ReplicaSet":
             for number in range(count(spec, "replicas")):
@@ -98,6 +98,11 @@ def count(spec: Object, field: str, default: int = 1) -> int:
     return default if value is None else int(value)
 
 
+def is_paused(deployment: Object) -> bool:
+    """Whether it has no pods before it is resumed; one that has some by its status keeps them."""
+    return bool(deployment["spec"].get("paused")) and not _counted(deployment, "replicas")
+
+
 def at_once(job: Object) -> int:
     """How many pods of a Job run at the same time; of one on its way only what is left to do."""
     parallelism, completions = count(job["spec"], "parallelism"), job["spec"].get("completions")
@@ -117,14 +122,14 @@ def _indices_left(job: Object) -> Iterator[int]:
     yield from range(number, completions)
 
 
-def _counted(job: Object, field: str) -> int:
+def _counted(owner: Object, field: str) -> int:
     """A count of the status; 0 for what is none, as it is a file's, and checked by nobody."""
-    value = _status(job).get(field)
+    value = _status(owner).get(field)
     return max(0, value) if isinstance(value, int) else 0
 
 
-def _status(job: Object) -> Object:
-    status = job.get("status")
+def _status(owner: Object) -> Object:
+    status = owner.get("status")
     return status if isinstance(status, dict) else {}
 
 
@@ -207,7 +212,9 @@ def job_pod(job: Object, number: int, index: int | None) -> Object:
     }
     if index is None:
         return _pod(job, f"{name}-", _suffix(job, number), labels)
-    pod = _pod(job, f"{name}-{index}-", _suffix(job, number), labels | {COMPLETION_INDEX: str(index)})
+    numbered = f"-{index}-"  # of a long name it is the name that is cut
+    base = name[: LONGEST_BASE - len(numbered)] + numbered
+    pod = _pod(job, base, _suffix(job, number), labels | {COMPLETION_INDEX: str(index)})
     pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | {COMPLETION_INDEX: str(index)}
     pod["spec"]["hostname"] = f"{name}-{index}"
     return pod

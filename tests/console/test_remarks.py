@@ -6,6 +6,7 @@ from services.console import show
 from services.console.simulate import simulate
 from tests.console.manifests import node, placed, pod, workload
 from tests.manifests import pod_group
+from tests.simulator.test_train_jobs import train_job
 
 
 def test_what_is_not_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +38,42 @@ def test_a_suspended_workload_is_told() -> None:
         "PyTorchJob team/train: it is suspended: no pods are made of it before it is resumed",
     ]
     assert len(found["bound"]) == 1
+
+
+def test_only_what_makes_no_pods_is_said_to_make_none() -> None:
+    """As it was: of a Job of Volcano, which has no such field, it was said although its pods were placed."""
+    tasks = [{"name": "a", "replicas": 1, "template": {"spec": pod("x")["spec"]}}]
+    replicas = {"Worker": {"replicas": 1, "template": {"spec": pod("x")["spec"]}}}
+    kinds = {
+        ("batch.volcano.sh/v1alpha1", "Job"): {"tasks": tasks},
+        ("kubeflow.org/v1", "PyTorchJob"): {"pytorchReplicaSpecs": replicas},
+    }
+    jobs = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": kind.lower()}, "spec": {"suspend": True, **spec}}
+        for (version, kind), spec in kinds.items()
+    ]
+    found = simulate([node("n1"), *jobs]).answer()
+    assert (sorted(found["bound"]), found["warnings"]) == (["default/job-a-0", "default/pytorchjob-worker-0"], [])
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "TrainJob"])
+def test_what_is_neither_true_nor_false_is_refused(kind: str) -> None:
+    """As it was: `suspend: "false"` suspended, and nothing was said."""
+    job = job_set(suspend="false") if kind == "JobSet" else train_job(suspend="false")
+    (refused,) = simulate([node("n1"), job]).answer()["rejected"]
+    assert "spec.suspend: Invalid value: 'false': expected true or false" in refused
+
+
+def test_a_paused_deployment_makes_no_pods_and_keeps_those_that_it_has() -> None:
+    new, known = workload("Deployment", "new", 2), workload("Deployment", "known", 2)
+    for deployment in (new, known):
+        deployment["spec"]["paused"] = True
+    known["status"] = {"replicas": 2}
+    found = simulate([node("n1"), new, known]).answer()
+    assert found["warnings"] == [
+        "Deployment default/new: it is paused: no pods are made of it before it is resumed",
+    ]
+    assert [name.rpartition("-")[0].rpartition("-")[0] for name in found["bound"]] == ["default/known"] * 2
 
 
 def test_bound_pods_that_keep_others_away_are_told_once() -> None:

@@ -65,6 +65,25 @@ async def test_a_deployment_is_scaled_and_rolled(cluster: SimulatedCluster) -> N
     assert len(list(cluster.list("ReplicaSet"))) == 2
 
 
+async def test_a_paused_deployment_rolls_nothing_out(cluster: SimulatedCluster) -> None:
+    """Neither at first nor later, before it is resumed; it is scaled all the same."""
+
+    def seen(generation: int) -> bool:
+        return (cluster.get("Deployment", "d").get("status") or {}).get("observedGeneration") == generation
+
+    cluster.create(workload("Deployment", "d", replicas=1, paused=True))
+    await until(lambda: seen(1))
+    assert list(cluster.list("ReplicaSet")) == []
+    cluster.patch("Deployment", "d", {"spec": {"paused": False}})
+    await until(lambda: running(cluster, "d") == 1)
+    cluster.patch("Deployment", "d", {"spec": {"paused": True, "replicas": 2}})
+    await until(lambda: running(cluster, "d") == 2)
+    cluster.patch("Deployment", "d", {"spec": {"template": template(nodeSelector={"new": "yes"})}})
+    await until(lambda: seen(4))
+    assert len(list(cluster.list("ReplicaSet"))) == 1
+    assert running(cluster, "d") == 2
+
+
 async def test_a_replica_set_replaces_what_fails_or_goes(cluster: SimulatedCluster) -> None:
     cluster.create(workload("ReplicaSet", "r", replicas=2))
     await until(lambda: running(cluster, "r") == 2)

@@ -76,6 +76,13 @@ def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
     assert takes(daemon_set(affinity=either, nodeSelector={"old": ""}), *nodes) == ["b"]
 
 
+def test_an_empty_node_name_names_none() -> None:
+    """As it was: there was no pod for any node."""
+    nodes = [labelled("a"), labelled("b")]
+    assert takes(daemon_set(nodeName=""), *nodes) == ["a", "b"]
+    assert takes(daemon_set(nodeName="b"), *nodes) == ["b"]
+
+
 def test_taints_keep_it_away_but_for_those_that_each_daemon_tolerates() -> None:
     own = [labelled(f"n{place}", taint(key, effect)) for place, (key, effect) in enumerate(TOLERATED)]
     assert takes(daemon_set(), *own) == [each["metadata"]["name"] for each in own]

@@ -231,6 +231,20 @@ def test_claims_of_a_job_set_are_volumes_of_the_pods_that_mount_them() -> None:
     )
 
 
+def test_a_pod_group_that_is_listed_with_its_job_is_not_made_again() -> None:
+    """Of what a cluster has: a job that waits has a PodGroup and no pods. As it was, the cluster's own was refused."""
+    job = volcano_job(task("a", 2))
+    made = operated([job])
+    listed = {**of_kind(made, "PodGroup")[0], "spec": {"minMember": 1, "queue": "q"}}
+    of_others = listed | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}
+    fleet = owner("ReplicaSet", "2", replicas=2)
+    of_fleet = {**of_kind(operated([fleet]), "PodGroup")[0], "spec": {"minMember": 1}}
+    found = operated([job, fleet, listed, of_fleet])
+    assert of_kind(found, "PodGroup") == [listed, of_fleet]
+    assert len(of_kind(found, "Pod")) == 2
+    assert len(of_kind(operated([job, of_others]), "PodGroup")) == 2
+
+
 def test_nothing_that_was_given_is_changed() -> None:
     objects = [runtime(podGroupPolicy={"coscheduling": {}}), train_job(), volcano_job(task("a", 2))]
     before = repr(objects)

@@ -116,6 +116,14 @@ def test_an_indexed_jobs_pods_know_their_index() -> None:
     assert retried["metadata"]["name"] not in named(pods)
 
 
+def test_of_a_long_name_the_index_is_kept() -> None:
+    """As Kubernetes' controller cuts it: at 58 characters, which is what a generated name may begin with."""
+    job = workload("Job", "j" * 61, parallelism=12, completions=12, completionMode="Indexed")
+    *_, last = pods_of(job)
+    assert re.fullmatch(r"j{54}-11-[a-z0-9]{5}", last["metadata"]["name"])
+    assert len(last["metadata"]["name"]) == 63
+
+
 def test_null_counts_are_the_default() -> None:
     assert len(list(pods_of(workload("ReplicaSet", "r", replicas=None)))) == 1
 

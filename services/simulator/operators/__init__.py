@@ -19,7 +19,7 @@ from services.simulator.nulls import without_nulls
 from services.simulator.operators import jobset, kubeflow, trainer, volcano
 from services.simulator.operators.making import Make, Object, invalid
 from services.simulator.operators.pod_groups import grouped
-from services.simulator.workloads import flatten
+from services.simulator.workloads import flatten, namespace_of
 
 MAKES: dict[tuple[str, str], Make] = {
     ("batch.volcano.sh", "Job"): volcano.of_job,
@@ -32,7 +32,10 @@ MAKES: dict[tuple[str, str], Make] = {
 
 
 def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
-    """The objects, each followed by what its controller makes of it; and what webhooks say of those that they refuse."""
+    """The objects, each followed by what its controller makes of it; and what webhooks say of those that they refuse.
+
+    A PodGroup that is given is not made: of what a cluster has, a job that waits may be listed with its own.
+    """
     given = list(flatten(objects))
     taken: list[Object] = []
     refused: list[ApiError] = []
@@ -43,7 +46,13 @@ def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
             refused.append(error.of(obj))
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # a schema would have refused it
             refused.append(invalid(obj, f"it cannot be read: {type(error).__name__}: {error}").of(obj))
-    return list(grouped(taken)), refused
+    theirs = {id(obj) for obj in given}
+    listed = {_named(obj) for obj in given if obj.get("kind") == "PodGroup"}
+    return [obj for obj in grouped(taken) if id(obj) in theirs or _named(obj) not in listed], refused
+
+
+def _named(obj: Object) -> tuple[str, ...]:
+    return str(obj.get("apiVersion")), str(obj.get("kind")), namespace_of(obj), str(obj["metadata"].get("name"))
 
 
 def _with_made(obj: Object, given: Sequence[Object]) -> Iterator[Object]:

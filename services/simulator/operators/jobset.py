@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.simulator.operators.making import Object, counted, listed, mapping, owned
+from services.simulator.operators.making import Object, counted, flag, listed, mapping, owned
 from services.simulator.workloads import copy_of
 
 JOB_SET = "jobset.x-k8s.io/v1alpha2"
@@ -23,7 +23,7 @@ def of_job_set(job_set: Object, given: Sequence[Object]) -> Iterator[Object]:
                 counted(job_set, job_spec, count, 1, f"{where}.template.spec.{count}")
             _default_restarts(job_set, job_spec, f"{where}.template.spec.template")
             job_spec["completionMode"] = job_spec.get("completionMode") or "Indexed"  # its webhook's default, too
-            job_spec["suspend"] = bool(spec.get("suspend"))  # whatever the template says
+            job_spec["suspend"] = flag(job_set, spec, "suspend", "spec.suspend")  # whatever the template says
             _claim_volumes(job_set, spec, job_spec)
             labels = {
                 JOB_SET_LABEL: name,

@@ -13,6 +13,7 @@ from services.simulator.operators.making import (
     SCHEDULER_PLUGINS_LABEL,
     Object,
     counted,
+    flag,
     invalid,
     mapping,
     owned,
@@ -38,7 +39,7 @@ def of_training_job(job: Object, given: Sequence[Object]) -> Iterator[Object]:
     if not types:
         raise invalid(job, f"spec.{field}: expected at least one replica type")
     run_policy = mapping(job, spec, "runPolicy", "spec.runPolicy")
-    if run_policy.get("suspend"):
+    if flag(job, run_policy, "suspend", "spec.runPolicy.suspend"):
         return
     told = {name: mapping(job, types, name, f"spec.{field}.{name}") for name in types}
     replicas = {name: counted(job, said, "replicas", 1, f"spec.{field}.{name}.replicas") for name, said in told.items()}

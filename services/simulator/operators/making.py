@@ -69,6 +69,14 @@ def mapping(owner: Object, spec: Object, field: str, path: str) -> Object:
     return value
 
 
+def flag(owner: Object, spec: Object, field: str, path: str) -> bool:
+    """Whether the object says so. Raises ApiError for what is neither true nor false."""
+    value = spec.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise invalid(owner, f"{path}: Invalid value: {value!r}: expected true or false")
+    return bool(value)
+
+
 def invalid(obj: Object, message: str) -> ApiError:
     """What an API server answers for an object that does not fit its schema."""
     kind, name = f"{obj['kind']}.{obj['apiVersion'].partition('/')[0]}", obj["metadata"].get("name", "")

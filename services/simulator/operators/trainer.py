@@ -16,6 +16,7 @@ from services.simulator.operators.making import (
     SCHEDULER_PLUGINS_LABEL,
     Object,
     counted,
+    flag,
     listed,
     mapping,
     owned,
@@ -44,8 +45,7 @@ def of_train_job(train_job: Object, given: Sequence[Object]) -> Iterator[Object]
         yield _coscheduled(train_job, policy["coscheduling"], jobs)
     elif policy.get("volcano") is not None:
         yield _volcanos(train_job, policy["volcano"], jobs, metadata.get("annotations") or {})
-    if spec.get("suspend"):
-        job_set["suspend"] = True
+    job_set["suspend"] = flag(train_job, spec, "suspend", "spec.suspend")
     made = owned(train_job, JOB_SET, "JobSet", train_job["metadata"]["name"], job_set)
     made["metadata"] |= {field: metadata[field] for field in ("labels", "annotations") if metadata.get(field)}
     yield made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.simulator.operators.making import Object, counted, denied, listed, mapping, owned, owned_pod
+from services.simulator.operators.making import Object, counted, denied, flag, listed, mapping, owned, owned_pod
 from services.simulator.operators.pod_groups import GROUP_NAME, POD_GROUP
 from services.simulator.workloads import namespace_of, uid_of
 
@@ -31,7 +31,7 @@ def of_cron_job(cron_job: Object, given: Sequence[Object]) -> Iterator[Object]:
     """Its first run."""
     spec = mapping(cron_job, cron_job, "spec", "spec")
     template = mapping(cron_job, spec, "jobTemplate", "spec.jobTemplate")
-    if not spec.get("suspend"):
+    if not flag(cron_job, spec, "suspend", "spec.suspend"):
         name = f"{cron_job['metadata']['name']}-{FIRST_RUN_MINUTE}"
         job_spec = mapping(cron_job, template, "spec", "spec.jobTemplate.spec")
         job = owned(cron_job, "batch.volcano.sh/v1alpha1", "Job", name, job_spec)
