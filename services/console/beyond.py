@@ -22,6 +22,7 @@ from services.state.records import Gang, Group
 from services.state.resources import NOWHERE
 
 GI = 1 << 30
+BYTES = {"memory_bytes": "memory", "ephemeral_storage_bytes": "ephemeral-storage"}
 
 
 def beyond(state: State, group: Group) -> str:
@@ -100,10 +101,11 @@ def _lacking(table: NodeTable, info: ClassInfo, offered: Ints) -> str:
     return "No node that takes such a pod offers all that it asks for."
 
 
-def _as_people_write(name: str, *amounts: int) -> tuple[str, ...]:
-    """The resource, and amounts of it."""
+def _as_people_write(name: str, most: int, amount: int) -> tuple[str, ...]:
+    """The resource, and two different amounts of it."""
     if name == "cpu_milli":
-        return "cpu", *(f"{amount / 1000:g}" for amount in amounts)
-    if name.endswith("_bytes"):
-        return name.removesuffix("_bytes").replace("_", "-"), *(f"{amount / GI:.6g}Gi" for amount in amounts)
-    return name, *map(str, amounts)
+        return "cpu", *(f"{amount / 1000:.3f}".rstrip("0").rstrip(".") for amount in (most, amount))
+    if name in BYTES:
+        told = [f"{amount / GI:.6g}Gi" for amount in (most, amount)]
+        return (BYTES[name], *told) if told[0] != told[1] else (f"bytes of {BYTES[name]}", str(most), str(amount))
+    return name, str(most), str(amount)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from events.objects import HostPort, Taint, Toleration
+from tests.facts import scheduling_class
 from tests.why import why_waiting
 from tests.world import World
 
@@ -24,6 +25,18 @@ def test_a_pod_that_is_larger_than_every_node() -> None:
         "2 Insufficient cpu. No node that takes such a pod offers 20.5 cpu; the most is 16."
     )
     assert why(world, "deep").endswith("No node that takes such a pod offers 65Gi memory; the most is 64Gi.")
+
+
+def test_amounts_that_differ_are_not_told_as_one() -> None:
+    """As it was: no node offers 64Gi memory; the most is 64Gi."""
+    world = World()
+    world.node("n0", cpu=1_000_000, memory_gi=64)
+    most = 64 << 30
+    world.facts(scheduling_class("deep", {"memory_bytes": most + 1, "pods": 1}))
+    world.pod("deep", of="deep")
+    world.pod("wide", cpu=1_000_000.5)
+    assert why(world, "deep").endswith(f"a pod offers {most + 1} bytes of memory; the most is {most}.")
+    assert why(world, "wide").endswith("a pod offers 1000000.5 cpu; the most is 1000000.")
 
 
 def test_a_resource_that_no_node_has() -> None:
