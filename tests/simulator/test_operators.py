@@ -212,6 +212,19 @@ def test_a_job_has_the_labels_and_annotations_of_its_template() -> None:
     assert (group["spec"]["minMember"], job["metadata"]["labels"]["team"]) == (1, "a")
 
 
+@pytest.mark.parametrize("annotations", [-1, ["x"], {MINIMUM: 2.5}])
+def test_of_a_template_what_is_no_annotation_is_refused(annotations: Any) -> None:
+    with pytest.raises(ApiError, match=r"metadata\.annotations"):
+        served([job_set({"annotations": annotations})])
+
+
+@pytest.mark.parametrize("annotations", ["-5", ["x"]])
+def test_so_it_is_of_the_pods_of_its_template(annotations: Any) -> None:
+    pods = {**template(), "metadata": {"annotations": annotations}}
+    with pytest.raises(ApiError, match=r"template\.metadata\.annotations"):
+        served([job_set({"annotations": {MINIMUM: "1"}}, pods)])
+
+
 def test_a_job_set_alone_says_whether_its_jobs_are_suspended() -> None:
     """Its controller writes that over what a template says of it."""
     told = [of_kind(operated([job_set(**said)]), "Job") for said in ({}, {"suspend": False}, {"suspend": True})]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from services.simulator.forms import misfit
 from services.simulator.operators.making import Object, owned
 from services.simulator.workloads import is_workload, replica_set_of, uid_of
 
@@ -28,9 +29,13 @@ MOST = 2**31 - 1
 
 
 def grouped(objects: Iterable[Object]) -> Iterator[Object]:
-    """The objects; owners with the annotation as their pods will be, each behind its PodGroup."""
+    """The objects; owners with the annotation as their pods will be, each behind its PodGroup.
+
+    One that does not fit its type, as a controller may make it of somebody's template, is left alone: it is refused.
+    """
     for obj in objects:
-        if is_workload(obj) and MINIMUM in (obj["metadata"].get("annotations") or {}):
+        fits = is_workload(obj) and not misfit(obj["apiVersion"], obj["kind"], obj)
+        if fits and MINIMUM in (obj["metadata"].get("annotations") or {}):
             yield from _grouped(replica_set_of(obj) if obj["kind"] == "Deployment" else obj)
         else:
             yield obj
