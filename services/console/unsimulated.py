@@ -33,12 +33,12 @@ def _group_and_kind(obj: dict[str, Any]) -> tuple[str, str]:
 def _of(obj: dict[str, Any], runtimes: Sequence[dict[str, Any]]) -> Iterator[str]:
     made, _ = admitted([obj, *runtimes])  # none of what its webhook refuses, which is told elsewhere
     for one in made:
-        whose = f"its {one['kind']}'s " if one is not obj else ""
+        whose, spec = f"its {one['kind']}'s " if one is not obj else "", one.get("spec") or {}
         match _group_and_kind(one):
             case ("jobset.x-k8s.io", "JobSet"):
-                said = (*_of_order(one["spec"]), *_of_topology(one))
+                said = (*_of_order(spec), *_of_topology(one))
             case ("batch.volcano.sh", "Job"):
-                said = (*_of_dependence(one["spec"], "tasks", TASKS_AT_ONCE),)
+                said = (*_of_dependence(spec, "tasks", TASKS_AT_ONCE),)
             case _:
                 said = ()
         yield from (whose + sentence for sentence in said)

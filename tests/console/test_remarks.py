@@ -114,6 +114,13 @@ def test_what_is_not_simulated_of_a_job_set_is_told() -> None:
     assert len(found["bound"]) == 4
 
 
+def test_a_job_set_without_a_spec_has_no_jobs() -> None:
+    """As it was: a traceback."""
+    empty = {field: said for field, said in job_set().items() if field != "spec"}
+    found = simulate([node("n"), empty, empty | {"metadata": {"name": "null"}, "spec": None}]).answer()
+    assert (found["bound"], found["warnings"], found["rejected"]) == ({}, [], [])
+
+
 @pytest.mark.parametrize(("kind", "whose"), [("Job", ""), ("CronJob", "its Job's ")])
 def test_what_is_not_simulated_of_a_volcano_job_is_told(kind: str, whose: str) -> None:
     template = {"spec": {"containers": [{"name": "c"}], "schedulerName": "volcano"}}
