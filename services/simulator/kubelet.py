@@ -3,14 +3,16 @@
     bound → admitted → Running and Ready → Succeeded after the duration that the pod's annotation names
           → Failed, OutOfcpu, when the node's allocatable is exceeded
 
-A pod says by annotation how long it runs: `muster.dev/duration-ms`; without it, for ever. `muster.dev/exit-code` other
-than 0 makes it fail at its end. A pod on a node that doesn't exist stays Pending until the node appears.
+A pod says by annotation how long it runs: `muster.dev/duration-ms`; without it, or with what is no number, for ever.
+`muster.dev/exit-code` other than 0 makes it fail at its end. A pod on a node that doesn't exist stays Pending until the
+node appears.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ Object = dict[str, Any]
 
 DURATION = "muster.dev/duration-ms"
 EXIT_CODE = "muster.dev/exit-code"
+_NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
 KILLED = 143
 """What a container that was stopped by SIGTERM exits with."""
 SLICE = 200
@@ -172,13 +175,14 @@ class Kubelet:
         conditions = [_condition(kind, "True", now) for kind in ("Initialized", "ContainersReady", "Ready")]
         status = {"phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": containers}
         self._write(entry, status)
-        duration = (pod["metadata"].get("annotations") or {}).get(DURATION, "")
-        if duration.isdecimal():
-            self._later(int(duration) / 1000, "finish", entry)
+        runs_ms = said(pod["metadata"].get("annotations"), DURATION)
+        if runs_ms is not None:
+            self._later(runs_ms / 1000, "finish", entry)
 
     def _finish(self, entry: Entry) -> None:
-        text = (entry.object["metadata"].get("annotations") or {}).get(EXIT_CODE, "0")
-        self._stop(entry, int(text) if text.isdecimal() else 1)
+        annotations = entry.object["metadata"].get("annotations") or {}
+        code = said(annotations, EXIT_CODE) if EXIT_CODE in annotations else 0
+        self._stop(entry, 1 if code is None else code)
 
     def _stop(self, entry: Entry, code: int) -> None:
         pod, now = entry.object, timestamp(self.api.clock())
@@ -215,6 +219,11 @@ class Kubelet:
             self.api.patch(self.api.pods, *entry.key, patch, media_type, "status")
         except ApiError as error:  # nothing that a kubelet could do about it
             raise AssertionError(f"kubelet: pod {entry.key}: {error}") from error
+
+
+def said(annotations: dict[str, str] | None, key: str) -> int | None:
+    """The number that an annotation says; None: it says none, or one with more digits than any that is meant."""
+    return int(found) if _NUMBER.fullmatch(found := (annotations or {}).get(key, "")) else None
 
 
 def _is_finished(pod: Object) -> bool:

@@ -44,6 +44,17 @@ async def test_a_pod_fails_with_its_exit_code(cluster: SimulatedCluster) -> None
     assert cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
+async def test_what_is_no_number_costs_nobody_his_kubelet(cluster: SimulatedCluster) -> None:
+    """As it was: with a duration of hundreds of digits no pod of the cluster came to life any more."""
+    cluster.create(node("n"))
+    for name, said in {"endless": "9" * 400, "odd": "1e3", "arabic": "\u0663", "last": "0"}.items():
+        cluster.create(pod(name, annotations={DURATION: said, EXIT_CODE: "9" * 400}))
+        cluster.bind(name, "n")
+    await until(lambda: phase(cluster, "last") == "Failed")
+    assert cluster.get("Pod", "last")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    assert [phase(cluster, name) for name in ("endless", "odd", "arabic")] == ["Running"] * 3
+
+
 async def test_what_happened_before_the_history_was_dropped_is_found_by_looking(cluster: SimulatedCluster) -> None:
     """A soak found it: from there on the kubelets saw nothing any more."""
     for name in ("gone", "a", "waits"):
