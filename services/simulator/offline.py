@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from services.simulator.api import Api
+from services.simulator.api import Api, whole
 from services.simulator.errors import ApiError, about
 from services.simulator.operators import admitted
 from services.simulator.store import Store
@@ -69,7 +69,7 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> Offered:
     made, unfit = _workloads_admitted(operated, created)
     refused += denied + unfit
     makers = {about(obj): owner for obj in operated if (owner := _controller(obj))}
-    found: list[Object] = []
+    found = _systems_classes(api, made)
 
     def take(objects: Iterable[Object]) -> None:
         for obj in objects:
@@ -82,6 +82,13 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> Offered:
     nodes = [obj for obj in found if is_node(obj)]
     take(_expanded((obj for obj in made if obj.get("kind") not in NAMED), nodes, makers))
     return Offered(found, refused, makers)
+
+
+def _systems_classes(api: Api, objects: Sequence[Object]) -> list[Object]:
+    """PriorityClasses that each cluster has from its beginning and that one of these PodGroups names."""
+    named = [(obj.get("spec") or {}).get("priorityClassName") for obj in objects if obj.get("kind") == "PodGroup"]
+    classes = api.collection("scheduling.k8s.io/v1", "PriorityClass")
+    return [whole(classes, entry) for (_, name), entry in classes.entries.items() if name in named]
 
 
 def is_node(obj: Object) -> bool:

@@ -19,6 +19,7 @@ from services.console.policy import changed
 from services.console.profiles import PROFILES, UnknownProfile, profile
 from services.console.simulate import Simulation, simulate
 from services.console.verify import verify
+from services.simulator.operators.pod_groups import GROUP_NAME
 from tests import shared
 from tests.console.manifests import given_out, node, placed, pod, workload
 from tests.manifests import GANG, load_yaml, pod_group
@@ -353,3 +354,21 @@ def test_the_coscheduling_manifests_go_through_unchanged() -> None:
     assert found["gangs"]["default/nginx"]["phase"] == "Running"
     assert found["gangs"]["default/nginx"]["bound"] == 6
     assert set(found["waiting"].values()) == {"gang default/pg1 has 2 of its minimum of 3 pods: less than minAvailable"}
+
+
+def test_a_pod_group_of_a_class_of_the_systems_goes_first() -> None:
+    """As it was: such a class was not there, as nobody has it in a file."""
+    groups = [
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"minMember": 2} | ({"priorityClassName": name} if name != "none" else {}),
+        }
+        for name in ("none", "system-cluster-critical")
+    ]
+    pods = [pod(f"{group['metadata']['name']}-{number}") for group in groups for number in range(2)]
+    for each in pods:
+        each["metadata"]["annotations"] = {GROUP_NAME: each["metadata"]["name"].rpartition("-")[0]}
+    found = placed(node("n", cpu="2"), *groups, *pods)
+    assert list(found["bound"]) == ["default/system-cluster-critical-0", "default/system-cluster-critical-1"]
