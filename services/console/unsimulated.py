@@ -1,5 +1,9 @@
-"""What a JobSet says, or that of a TrainJob, or Volcano's Job, and is not simulated: which of its jobs or tasks start
-first, and that none stands beside another. They are all made at once, and placed like any others; a warning tells it.
+"""What jobs say and is not simulated; a warning tells it.
+
+- A JobSet, or that of a TrainJob, or Volcano's Job: which of its jobs or tasks start first, and that none stands beside
+  another. They are all made at once, and placed like any others.
+- A TrainJob of Trainer 2.1 or before: overrides of its pods, which are `runtimePatches` by now.
+- A job whose pods another controller makes, such as MultiKueue's, which makes them in another cluster.
 """
 
 from __future__ import annotations
@@ -9,28 +13,50 @@ from typing import Any
 
 from services.console.misspelt import all_metadata, named
 from services.simulator.operators import admitted
+from services.simulator.operators.kubeflow import REPLICA_SPECS
 from services.simulator.operators.trainer import RUNTIMES
 
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 HAVING = {("jobset.x-k8s.io", "JobSet"), ("trainer.kubeflow.org", "TrainJob")}
 HAVING |= {("batch.volcano.sh", kind) for kind in ("Job", "CronJob")}
+MANAGERS = {
+    ("batch", "Job"): ("kubernetes.io/job-controller",),
+    ("jobset.x-k8s.io", "JobSet"): ("jobset.sigs.k8s.io/jobset-controller",),
+    ("trainer.kubeflow.org", "TrainJob"): ("trainer.kubeflow.org/trainjob-controller",),
+    **{
+        ("kubeflow.org", kind): ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
+        for kind in REPLICA_SPECS
+    },
+}
+"""(API group, kind) → how `managedBy` names its own controllers, which are meant where it is not said."""
 AT_ONCE = "has no effect here: all of its jobs are made at once"
 TASKS_AT_ONCE = "has no effect here: the pods of all tasks are made at once"
+OVERRIDES = "spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches"
 BESIDE = "has no effect here: its jobs may share such a domain"
 
 
 def unsimulated(objects: Sequence[dict[str, Any]]) -> list[str]:
     """One sentence for each, in the order of the objects."""
     runtimes = [obj for obj in objects if obj["kind"] in RUNTIMES]
-    having = (obj for obj in objects if _group_and_kind(obj) in HAVING)
-    return [f"{named(obj)}: {said}" for obj in having for said in _of(obj, runtimes)]
+    return [f"{named(obj)}: {said}" for obj in objects for said in (*_of_manager(obj), *_of(obj, runtimes))]
 
 
 def _group_and_kind(obj: dict[str, Any]) -> tuple[str, str]:
     return obj["apiVersion"].rpartition("/")[0], obj["kind"]
 
 
+def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
+    kind, field, spec = _group_and_kind(obj), "spec", obj.get("spec")
+    if kind[0] == "kubeflow.org" and isinstance(spec, dict):
+        field, spec = "spec.runPolicy", spec.get("runPolicy")
+    manager = spec.get("managedBy") if isinstance(spec, dict) else None
+    if kind in MANAGERS and manager not in (None, *MANAGERS[kind]):
+        yield f"{field}.managedBy has no effect here: its pods are made as by its own controller"
+
+
 def _of(obj: dict[str, Any], runtimes: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if _group_and_kind(obj) not in HAVING:
+        return
     made, _ = admitted([obj, *runtimes])  # none of what its webhook refuses, which is told elsewhere
     for one in made:
         whose, spec = f"its {one['kind']}'s " if one is not obj else "", one.get("spec") or {}
@@ -39,6 +65,8 @@ def _of(obj: dict[str, Any], runtimes: Sequence[dict[str, Any]]) -> Iterator[str
                 said = (*_of_order(spec), *_of_topology(one))
             case ("batch.volcano.sh", "Job"):
                 said = (*_of_dependence(spec, "tasks", TASKS_AT_ONCE),)
+            case ("trainer.kubeflow.org", "TrainJob") if spec.get("podTemplateOverrides"):
+                said = (OVERRIDES,)
             case _:
                 said = ()
         yield from (whose + sentence for sentence in said)

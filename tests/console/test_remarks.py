@@ -114,6 +114,28 @@ def test_what_is_not_simulated_of_a_job_set_is_told() -> None:
     assert len(found["bound"]) == 4
 
 
+def test_a_job_of_another_controller_is_told() -> None:
+    """As MultiKueue's, which makes its pods in another cluster."""
+    kueue = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    jobs = [workload("Job", name, 1) for name in ("own", "theirs")]
+    for job, manager in zip(jobs, ("kubernetes.io/job-controller", kueue["managedBy"]), strict=True):
+        job["spec"]["managedBy"] = manager
+    training = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "t"},
+        "spec": {"runPolicy": kueue, "tfReplicaSpecs": {"Worker": {"template": {"spec": pod("x")["spec"]}}}},
+    }
+    found = simulate([node("n"), *jobs, training, train_job(**kueue, podTemplateOverrides=[{"spec": {}}])]).answer()
+    effect = "has no effect here: its pods are made as by its own controller"
+    assert found["warnings"] == [
+        f"Job default/theirs: spec.managedBy {effect}",
+        f"TFJob t: spec.runPolicy.managedBy {effect}",
+        f"TrainJob default/tune: spec.managedBy {effect}",
+        "TrainJob default/tune: spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches",
+    ]
+
+
 def test_a_job_set_without_a_spec_has_no_jobs() -> None:
     """As it was: a traceback."""
     empty = {field: said for field, said in job_set().items() if field != "spec"}
