@@ -64,9 +64,9 @@ def test_without_a_minimum_a_job_has_its_tasks_together(said: Object) -> None:
     assert (group["spec"]["minMember"], group["spec"]["minTaskMember"]) == (3, {"ps": 1, "worker": 2})
 
 
-def test_a_jobs_topology_and_its_tasks_partitions_are_its_pod_groups() -> None:
-    """So that what is refused in a cluster is refused in a simulation."""
-    hard = {"mode": "hard", "highestTierAllowed": 1}
+@pytest.mark.parametrize("hard", [{"mode": "hard", "highestTierAllowed": 1}, {}])
+def test_a_jobs_topology_and_its_tasks_partitions_are_its_pod_groups(hard: dict[str, Any]) -> None:
+    """So that what is refused in a cluster is refused in a simulation. Without a mode it is a hard one."""
     partitions = {"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1, "networkTopology": hard}
     job = volcano_job(task("ps", 1), task("worker", 4, partitionPolicy=partitions), networkTopology=hard)
     (group,) = of_kind(operated([job]), "PodGroup")

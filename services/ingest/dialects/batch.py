@@ -128,7 +128,7 @@ def _named(value: object, field: str) -> Rejection | None:
 
 def _topology(value: object, of: str = "spec") -> Rejection | None:
     """A hard constraint that nobody honours here must not be placed as if it were not there. Without a mode it is one."""
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict):
         return None
     mode, field = value.get("mode") or "hard", f"{of}.networkTopology.mode"
     if mode == "hard":

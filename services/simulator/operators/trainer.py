@@ -125,7 +125,7 @@ def _volcanos(train_job: Object, policy: Object, jobs: Sequence[Object], annotat
     pods = ((job["template"]["spec"].get("template") or {}).get("spec") or {} for job in jobs)
     if classes := [pod["priorityClassName"] for pod in pods if pod.get("priorityClassName")]:
         group_spec["priorityClassName"] = classes[-1]
-    if policy.get("networkTopology"):
+    if policy.get("networkTopology") is not None:
         group_spec["networkTopology"] = policy["networkTopology"]
     return owned(train_job, POD_GROUP, "PodGroup", name, group_spec)
 

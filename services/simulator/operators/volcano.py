@@ -80,7 +80,7 @@ def _pod_group(job: Object, spec: Object, tasks: list[Task]) -> Object:
         "queue": spec.get("queue") or "default",
         "minTaskMember": minimums,
     }
-    group_spec |= {name: spec[name] for name in ("priorityClassName", "networkTopology") if spec.get(name)}
+    group_spec |= {name: spec[name] for name in ("priorityClassName", "networkTopology") if spec.get(name) is not None}
     subgroups = [
         _subgroups(job, number, name, task)
         for number, (name, _, _, task) in enumerate(tasks)
@@ -98,7 +98,7 @@ def _subgroups(job: Object, number: int, name: str, task: Object) -> Object:
     """What a task's `partitionPolicy` becomes, as far as anybody reads it."""
     said = mapping(job, task, "partitionPolicy", f"spec.tasks[{number}].partitionPolicy")
     policy = {"name": name, "subGroupSize": said.get("partitionSize"), "minSubGroups": said.get("minPartitions")}
-    return policy | ({"networkTopology": said["networkTopology"]} if said.get("networkTopology") else {})
+    return policy | ({"networkTopology": said["networkTopology"]} if said.get("networkTopology") is not None else {})
 
 
 def _pod(job: Object, spec: Object, group: str, task: str, index: int, of: Object, path: str) -> Object:
