@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import ClassRoom
+from events.objects import ClassRoom, HostPort
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.state.reservations import rooms
@@ -276,6 +276,33 @@ def test_room_that_is_reserved_and_free_is_used(gang: str) -> None:
     assert not world.state.reservations
 
 
+def test_reserved_room_is_used_once_its_port_is_free_too() -> None:
+    """The same arrangement: the largest pod opens a port that one beside it has open as well."""
+    web = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
+    world = World(policy(after=1))
+    world.node("n0", cpu=4)
+    world.node("n1", cpu=4)
+    world.node("other", cpu=1, labels={"pool": "other"})
+    world.pod("first", selector={"pool": "other"})
+    world.pod("web", node="n1", ports=web)
+    world.settle()
+    asks = ({"cpu": 3, "ports": web}, {"cpu": 2}, {"cpu": 2})
+    uids = [world.pod(f"train-{number}", "train", minimum=3, **of_one) for number, of_one in enumerate(asks)]
+    world.settle()
+    world.deleted("first")
+    for _ in range(20):
+        world.pass_s(2)
+        world.settle()
+    assert world.state.reservations
+    assert world.where(*uids) == ["", "", ""]
+    world.pod("beside", node="n1")
+    world.deleted("web")
+    for _ in range(20):
+        world.pass_s(2)
+        world.settle()
+    assert world.where(*uids) == ["n1", "n0", "n0"]
+
+
 def starving(after: int = 1) -> tuple[Busy, str]:
     """A gang for which room is reserved, and a node where that is."""
     busy = Busy(policy(after))
@@ -293,6 +320,21 @@ def test_room_that_can_never_be_there_is_kept_no_more(why: str) -> None:
         world.node(node, cpu=busy.kept[node] - 1)
     else:
         world.pod("daemon", node=node, candidate=False, cpu=CPU)
+    assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
+
+
+def test_nor_where_it_is_of_one_class_alone() -> None:
+    world = World(policy())
+    for name in ("n0", "n1"):
+        world.node(name, cpu=4)
+        world.pod(f"runs-{name}", node=name, cpu=4)
+    for i, cpu in enumerate((2, 3)):
+        world.pod(f"train-{i}", "train", minimum=2, cpu=cpu)
+    world.plan()
+    room = tuple(ClassRoom(world.scheduling_class(cpu=cpu), {node: 1}) for cpu, node in ((2, "n0"), (3, "n1")))
+    world.append("planner.a", [ev.RoomRequested(group=GANG, room=room)], cause="by hand")
+    assert [type(event) for event in world.judge()] == [ev.RoomReserved]
+    world.node("n1", cpu=2)
     assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
 
 

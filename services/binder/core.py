@@ -115,10 +115,12 @@ def _end_nominations(
     state: State, policy: Policy, verdicts: list[Verdict], judged: set[str]
 ) -> Iterator[list[AboutRoom]]:
     """Nominations that end, but for those that the verdicts ended. A replacement that is permitted, or whose proposal is
-    still to be judged, keeps its gang's until then."""
+    still to be judged, keeps its gang's until then; so does one that waits from now on, where the rest is to go."""
     ended = (verdict for verdict in verdicts if isinstance(verdict, ev.NominationEnded))
     taken = {event.pod for event in ended if event.reason == "Taken"}
     waits = {verdict.group for verdict in verdicts if isinstance(verdict, ev.GangPermitted)}
+    if policy.replacement_policy == "evict":  # nobody is evicted beside a replacement that waits
+        waits.update(verdict.group for verdict in verdicts if isinstance(verdict, ev.GangHeld))
     waits.update(proposal.group for proposal in state.proposals.values() if proposal.group not in judged)
     for about in end_nominations(state, policy, waits):
         yield [event for event in about if not (isinstance(event, ev.NominationEnded) and event.pod in taken)]

@@ -51,8 +51,8 @@ def keep_room(state: State, bench: Bench, policy: Policy) -> list[AboutRoom]:
 def end_nominations(state: State, policy: Policy, waits: Collection[str]) -> Iterator[list[AboutRoom]]:
     """Nominations that nobody needs any more or whose time is over; with *evict* the rest of the gang goes, too.
 
-    Events of one list must stand in one commit. `waits`: groups that this decision permits, or whose proposal a later one
-    judges. Their nominations do not end before that, because the replacement may get its permit.
+    Events of one list must stand in one commit. `waits`: groups that this decision permits, or with *evict* holds, or
+    whose proposal a later one judges. Their nominations do not end before that is folded: the replacement may be there.
     """
     said = 0
     evicted: set[str] = set()

@@ -149,7 +149,7 @@ class Attempt:
     def propose(self) -> Generator[None, None, Refusal | None]:
         """Propose what was placed; or else why it is not proposed."""
         excess = yield from self._fit()
-        if excess or not any(self.used):
+        if excess:
             yield from self.undo()
             detail = f"a permit for {self.found} pods of {name_of(self.group)} is {excess} bytes too large for a commit"
             return Refusal("GangTooLarge", detail, self.found)

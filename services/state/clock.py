@@ -87,10 +87,8 @@ def set_deadline(clock: Clock, kind: str, key: str, after_ms: int) -> None:
 
 
 def runs(clock: Clock, kind: str, key: str) -> bool:
-    """Whether such a deadline is still to come."""
-    unarmed = ((one, of) for _, one, of in clock.unarmed)
-    armed = ((one.kind, one.key) for one in clock.armed)
-    return (kind, key) in unarmed or (kind, key) in armed
+    """Whether such a deadline has begun to run and is still to come."""
+    return any((one.kind, one.key) == (kind, key) for one in clock.armed)
 
 
 def advance(clock: Clock, event: Ticked) -> tuple[list[tuple[str, str]], list[Deadline]]:

@@ -110,6 +110,18 @@ def test_a_required_pod_that_is_gone_refuses_the_optional_ones_too() -> None:
     assert refusals(world.judge()) == [("default/train", "PodGone", "n0")]
 
 
+def test_a_proposal_of_no_pods_has_its_verdict() -> None:
+    """Whatever planners propose: without one the group would not be planned again."""
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    world.propose("default/train", {})
+    world.judge()
+    assert not world.state.proposals
+    world.settle()
+    assert len(world.bound()) == 2
+
+
 def test_several_assignments_on_one_node_are_judged_by_their_sum() -> None:
     world = World()
     world.node("n0", cpu=4)

@@ -240,6 +240,14 @@ def test_a_refusal_for_another_reason_nominates_nothing() -> None:
     assert kinds(world.judge()) == ["ProposalRefused"]
 
 
+def test_where_nothing_of_it_stands_nothing_is_nominated() -> None:
+    """An empty nomination would let the gang into room that is reserved for others."""
+    world = contested(nodes=1, cpu=4)
+    for turn in range(4):
+        assert kinds(lose(world, turn)) == ["ProposalRefused"]
+    assert not world.state.group_nominations
+
+
 def test_a_disagreement_nominates_nothing() -> None:
     """Nobody was faster: planner and binder see the same room otherwise."""
     world = twice()

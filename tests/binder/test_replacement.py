@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import events as ev
 from events.objects import ClassRoom, HostPort, NodeAssignment
+from events.policy import DEFAULT_POLICY
 from services.binder import core as binder
 from services.state.nominations import replacement_key
 from services.state.records import NOMINATED
@@ -252,6 +254,15 @@ def test_succeeded_members_count_and_lose_nothing() -> None:
     assert world.judge() == []
 
 
+def test_nor_do_they_where_another_has_failed() -> None:
+    world, uids = running()
+    fail(world, uids[0], "deleted")
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [uids[0]]
+    world.finished(uids[1])
+    assert world.judge() == []
+    assert list(world.state.nominations) == [uids[0]]
+
+
 def test_a_gang_whose_last_member_fails_keeps_nothing() -> None:
     world, uids = running()
     for uid in uids:
@@ -283,6 +294,30 @@ def test_a_gang_that_is_deleted_while_its_room_is_kept_gives_it_back() -> None:
     world.judge()
     assert not world.state.claims
     assert not world.state.nominations
+
+
+def test_so_does_one_that_nobody_declares_any_more() -> None:
+    """Whatever its policy is: no minimum is left that it could be below."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", replacement_hold_ms=30_000))
+    world.node("n0", cpu=3)
+    world.pod_group("train", 3)
+    uids = [world.pod(f"train-{i}", "train") for i in range(3)]
+    world.settle()
+    world.deleted(uids[0])
+    assert [event.pod for event in of_type(world.judge(), ev.RoomNominated)] == [uids[0]]
+    world.pod_group_deleted("train")
+    assert world.judge() == [ev.NominationEnded(gang="default/train", pod=uids[0], reason="GangGone")]
+
+
+def test_nothing_is_kept_where_the_gang_has_its_minimum_when_that_is_decided() -> None:
+    world = World()
+    world.node("n0", cpu=3)
+    world.pod_group("train", 3)
+    uids = [world.pod(f"train-{i}", "train") for i in range(3)]
+    world.settle()
+    world.deleted(uids[0])
+    world.pod_group("train", 2)
+    assert world.judge() == [ev.NominationEnded(gang="default/train", pod=uids[0], reason="GangGone")]
 
 
 def test_a_second_failure_is_kept_as_well() -> None:
@@ -384,6 +419,30 @@ def test_a_spare_member_that_a_reservation_kept_off_takes_the_room_that_is_kept_
     world.pass_s(5)
     world.settle()
     assert world.where(spare) == [node]
+
+
+def test_it_passes_a_reservation_where_its_room_was_kept_and_no_further_pod_does_anywhere() -> None:
+    """The binder, whatever planners propose."""
+    world = World()
+    world.node("n0", cpu=2)
+    loose = {"mode": "NonStrict", "match_policy": "waiting-and-running"}
+    world.koordinator("default/elastic", 2, 2, loose)
+    world.settle()
+    world.node("n1", cpu=6)
+    world.gang("train", 2, 2)
+    room = (ClassRoom(world.scheduling_class(), {"n0": 1, "n1": 6}),)
+    world.append("planner.a", [ev.RoomRequested(group="default/train", room=room)], cause="by hand")
+    granted = ev.RoomReserved(group="default/train", priority=0, room=room, waiting_ms=600_000)
+    world.append("binder", [granted], cause="by hand")
+    world.deleted("elastic-0")
+    assert of_type(world.judge(), ev.RoomNominated)
+    declared = world.state.gangs["default/elastic"].declaration
+    for number in (2, 3):
+        world.pod(f"elastic-{number}", "elastic", dialect="koordinator/v1alpha1", declared=declared)
+    world.propose("default/elastic", {}, {"elastic-2": "n0", "elastic-3": "n1"})
+    [permitted] = of_type(world.judge(), ev.GangPermitted)
+    assert [(one.node, [pod.uid for pod in one.pods]) for one in permitted.bindings] == [("n0", ["elastic-2"])]
+    assert permitted.dropped == ("elastic-3",)
 
 
 def test_room_that_is_kept_wakes_nobody_whom_no_reservation_kept_off() -> None:

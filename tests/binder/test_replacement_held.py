@@ -14,9 +14,9 @@ from tests.world import World, of_type
 GROUP = ("default/a", "default/b")
 
 
-def held(policy: str = "evict", waiting_s: int = 10) -> World:
-    """Two gangs that run together lost a pod each. The first one's replacement waits for the second one's, which is not
-    there."""
+def lost(policy: str = "evict", waiting_s: int = 10) -> World:
+    """Two gangs that run together lost a pod each. The first one's replacement is there, and has to wait for the second
+    one's, which is not."""
     world = World(msgspec.structs.replace(DEFAULT_POLICY, replacement_policy=policy, replacement_hold_ms=60_000))
     world.node("n0", cpu=6)
     loose = {"mode": "NonStrict", "match_policy": "waiting-and-running", "waiting_time_ms": waiting_s * 1000}
@@ -30,6 +30,12 @@ def held(policy: str = "evict", waiting_s: int = 10) -> World:
     assert list(world.state.nominations) == ["a-2", "b-2"]
     come(world, "a")
     come(world, "b", gated=True)
+    return world
+
+
+def held(policy: str = "evict", waiting_s: int = 10) -> World:
+    """And it waits at permit."""
+    world = lost(policy, waiting_s)
     world.settle()
     assert list(world.state.holding) == ["default/a"]
     return world
@@ -93,6 +99,32 @@ def test_while_it_waits_its_gang_is_not_evicted_for_what_another_lacks() -> None
     world.pass_s(30)
     assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["Timeout"]
     assert evicted(world) == ["a-0", "a-1"]
+
+
+def test_nor_where_it_waits_only_from_the_moment_on_at_which_the_time_is_over() -> None:
+    """Its proposal stands in the log by then, and is judged before that."""
+    world = lost(waiting_s=90)
+    world.pass_s(59)
+    assert of_type(world.plan(), ev.GangPlaced)
+    world.pass_s(2)
+    said = [*world.judge(), *world.judge()]
+    assert len(of_type(said, ev.GangHeld)) == 1
+    assert [event.uid for event in of_type(said, ev.EvictionIntended)] == ["b-0", "b-1"]
+    assert world.judge() == []
+
+
+def test_nor_where_another_waits_from_that_moment_on() -> None:
+    """The first that waited was deleted: no room is kept any more."""
+    world = held(waiting_s=90)
+    world.deleted("a-new")
+    world.judge()
+    world.pass_s(55)
+    come(world, "a")
+    assert of_type(world.plan(), ev.GangPlaced)
+    world.pass_s(6)
+    said = [*world.judge(), *world.judge()]
+    assert len(of_type(said, ev.GangHeld)) == 1
+    assert [event.uid for event in of_type(said, ev.EvictionIntended)] == ["b-0", "b-1"]
 
 
 def test_where_the_rest_is_kept_the_room_is_taken_by_whoever_waits() -> None:

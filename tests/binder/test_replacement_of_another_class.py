@@ -30,6 +30,21 @@ def test_it_goes_where_its_gang_was(how: str, ports: tuple[HostPort, ...]) -> No
     assert world.where("train-new") == [node]
 
 
+def test_not_where_somebody_else_has_the_port_that_it_opens() -> None:
+    other = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=81),)
+    world, uids = running(ports=WEB)
+    (node,) = world.where(uids[1])
+    world.pod("daemon", node=node, candidate=False, cpu=0, ports=other)
+    fail(world, uids[1], "deleted")
+    world.judge()
+    world.pod("train-new", "train", minimum=3, cpu=0.5, ports=(*WEB, *other))
+    assert refusals(world.plan()) == ["InsufficientRoom"]
+    world.deleted("daemon")
+    world.pass_s(2)
+    world.settle()
+    assert world.where("train-new") == [node]
+
+
 def rolled(cpu: float, pods: int) -> World:
     """A gang of four on a node that it fills; two of its pods went, and these came."""
     world = World()

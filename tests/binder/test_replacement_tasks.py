@@ -110,6 +110,26 @@ def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first
     assert world.where("ps-1", "worker-3") == ["n0", "n0"]
 
 
+def test_the_binder_gives_the_room_of_a_task_to_its_pod_though_any_other_room_was_kept_before() -> None:
+    """Whatever planners propose: of three that the gang lacks, the two that are there, the pod of the task first."""
+    world = World(DEFAULT_POLICY)
+    for node in ("n0", "n1"):
+        world.node(node, cpu=2)
+    world.pod_group("job", 4, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 1})
+    for name in ("ps-0", "worker-0", "worker-1", "worker-2"):
+        world.volcano(name, "job", name.partition("-")[0])
+    world.propose("default/job@batch", {"ps-0": "n0", "worker-0": "n1", "worker-1": "n0", "worker-2": "n1"})
+    world.judge()
+    world.bind()
+    for name in ("worker-1", "ps-0", "worker-2"):
+        world.deleted(name)
+        world.judge()
+    world.volcano("ps-1", "job", "ps")
+    world.volcano("worker-3", "job", "worker")
+    world.propose("default/job@batch", {"ps-1": "n0", "worker-3": "n0"})
+    assert [type(said) for said in world.judge()] == [ev.NominationEnded, ev.NominationEnded, ev.GangHeld]
+
+
 def test_room_that_another_failure_leaves_to_its_task_alone_is_no_disagreement() -> None:
     """What the planner saw was any pod's of the gang: the task had its minimum until a member failed elsewhere."""
     world = World(DEFAULT_POLICY)

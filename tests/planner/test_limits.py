@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 import msgspec
 import pytest
@@ -11,8 +12,10 @@ import events as ev
 from events.policy import DEFAULT_POLICY
 from services.console.verify import verify
 from services.planner import limits
+from services.planner.attempt import name_of
 from services.state import commits
 from services.state.partitions import partition_of
+from services.state.records import Group
 from tests.bounds import bound, largest
 from tests.world import World, of_type
 
@@ -96,6 +99,26 @@ def test_the_room_of_what_does_not_fit_is_for_those_behind(monkeypatch: pytest.M
     assert not of_type(events, ev.GroupsRefused)
 
 
+def test_the_only_further_pod_is_left_for_a_later_cycle_where_the_minimum_alone_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, more = World(), World()
+    for each, pods in ((world, 20), (more, 21)):
+        each.node("n", cpu=60, memory_gi=60)
+        each.gang("train", pods, 20)
+
+    def fits(size: int) -> bool:
+        bound(monkeypatch, size)
+        return bool(of_type(world.plan_without_appending(), ev.GangPlaced))
+
+    bound(monkeypatch, 500 + bisect_left(range(500, 5_000), True, key=fits))
+    (proposal,) = more.plan()
+    assert isinstance(proposal, ev.GangPlaced)
+    assert (len(pods_of(proposal)), proposal.optional) == (20, ())
+    more.settle()
+    assert len(more.bound()) == 21
+
+
 def test_a_minimum_that_no_commit_takes_is_refused_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     bound(monkeypatch, 1_000)
     world, late = gang_and_late(room=60, minimum=60)
@@ -106,6 +129,28 @@ def test_a_minimum_that_no_commit_takes_is_refused_and_says_so(monkeypatch: pyte
     assert refused.detail.endswith(" bytes too large for a commit")
     assert [event.group for event in of_type(events, ev.GangPlaced)] == [f"pod/default/{late}"]
     assert world.plan() == []
+
+
+def test_nor_is_a_single_further_pod_that_no_commit_takes_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What must start together runs; of what came later not even one pod can be permitted."""
+    world = World()
+    world.node("n", cpu=60, memory_gi=60)
+    world.gang("train", 2, 2)
+    world.settle()
+    world.pod("late", "train", minimum=2)
+    bound(monkeypatch, 100)
+    (refused,) = world.plan()
+    assert isinstance(refused, ev.GroupsRefused)
+    assert (refused.reason, refused.needed) == ("GangTooLarge", 1)
+    assert refused.detail.startswith("a permit for 1 pods of gang default/train is ")
+
+
+@pytest.mark.parametrize(
+    ("gangs", "name"),
+    [("a", "gang a"), ("abc", "gang group a, b, c"), ("abcde", "gang group a, b, c and 2 more")],
+)
+def test_a_refusal_names_three_gangs_of_a_group(gangs: str, name: str) -> None:
+    assert name_of(Group("a", 0, 0, 0, gangs=tuple(gangs))) == name
 
 
 def test_a_large_minimum_names_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,17 @@ def test_nobody_of_its_own_priority_waits_for_it() -> None:
     assert world.where("high", "peer") == ["", "n0"]
 
 
+def test_it_is_not_passed_by_the_lower_ones_of_those_who_wait_though_others_are_higher() -> None:
+    world = full()
+    world.pass_s(0.1)
+    for uid in ("low-0", "low-1"):
+        world.finished(uid)
+    world.pod("higher", priority=5_000, created_s=20)
+    world.pod("low-4", created_s=20)
+    world.settle()
+    assert world.where("higher", "high", "low-4") == ["n0", "n0", ""]
+
+
 @pytest.mark.parametrize("whose", ["its own shard's", "the other's"])
 def test_another_shards_has_its_room_left(whose: str) -> None:
     """It is placed by its own shard, which sees that others wait. Seed 460884: where all that waited were the other's, it

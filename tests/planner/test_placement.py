@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
-from services.planner.placement import CHUNK_PODS, Placed, Places, Room
+from services.planner.placement import CHUNK_PODS, Placed, Places, Room, split
 from services.state.nodes import RECOUNTED, NodeTable
 from tests import facts
 from tests.facts import scheduling_class
@@ -175,6 +175,19 @@ def test_no_place_has_less_than_nothing_left_and_undo_gives_all_of_it_back(
     assert (room.free == fresh.free).all()
     for ask, info, placed in taken:
         assert room.place(info, ask.pods, ask.seed) == placed
+
+
+@pytest.mark.parametrize(
+    ("pods", "first", "rest"),
+    [
+        (0, [], [(7, 2), (3, 1)]),
+        (1, [(7, 1)], [(7, 1), (3, 1)]),
+        (2, [(7, 2)], [(3, 1)]),
+        (3, [(7, 2), (3, 1)], []),
+    ],
+)
+def test_where_places_are_split_no_node_is_left_with_no_pods(pods: int, first: Placed, rest: Placed) -> None:
+    assert split([(7, 2), (3, 1)], pods) == (first, rest)
 
 
 @given(NODES, ASKS, ASKS, SCORES, st.data())

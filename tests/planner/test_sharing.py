@@ -180,6 +180,18 @@ def test_a_gang_that_would_not_fit_takes_nothing_in_the_look_ahead_either() -> N
     assert list(placed(world.plan("a"))) == ours
 
 
+def test_what_does_not_fit_in_the_look_ahead_is_not_this_shards_to_refuse() -> None:
+    world = policy(lookahead_pods=100)
+    world.node("n0", cpu=4)
+    gang = next(name for i in range(100) if world.state.owners[partition_of(f"default/{(name := f'g{i}')}")] == "b")
+    world.gang(gang, 8, 8, priority=9)
+    (own,) = names(world, "a", 1)
+    world.pod(own)
+    assert placed(world.plan("a")) == {own: "n0"}
+    assert not world.state.ignored
+    assert refusals(world.plan("b")) == ["InsufficientRoom"]
+
+
 def test_the_look_ahead_is_bounded() -> None:
     world = policy(2)
     world.node("n0", cpu=6)

@@ -229,6 +229,14 @@ def test_an_older_fact_is_dropped() -> None:
     assert world.state.pods["alone"].fact.priority == 2
 
 
+def test_a_fact_of_the_same_version_is_news() -> None:
+    """What it says may depend on another object, too, such as a priority class."""
+    world = World()
+    world.pod("alone", priority=1)
+    world.facts(msgspec.structs.replace(world.state.pods["alone"].fact, priority=2))
+    assert world.state.groups["pod/default/alone"].priority == 2
+
+
 def test_resource_versions_compare_as_integers() -> None:
     world = World()
     world.versions = 98

@@ -86,6 +86,21 @@ def test_what_is_kept_is_what_a_new_look_finds(
             assert known(table, info) == known(fresh, fresh.classes[digest])
 
 
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
+@pytest.mark.parametrize("before", ["4", "6", "x", None])
+@pytest.mark.parametrize("after", ["4", "6", "x", None])
+def test_a_node_of_another_label_is_looked_at_as_all_are(operator: str, before: str | None, after: str | None) -> None:
+    """Alone, where the others are known."""
+    values = () if operator in ("Exists", "DoesNotExist") else ("4",) if operator in ("In", "NotIn") else ("5",)
+    term = SelectorTerm((SelectorRequirement(key="size", operator=operator, values=values),), ())
+    table = NodeTable()
+    table.add_class(scheduling_class("0", {"cpu_milli": 1, "pods": 1}, required_affinity=(term,)))
+    for label in (before, after):
+        table.put(node("n", {"cpu_milli": 8, "pods": 8}, labels={} if label is None else {"size": label}))
+        fresh = afresh(table)
+        assert known(table, table.classes["0"]) == known(fresh, fresh.classes["0"])
+
+
 def own(number: int) -> ev.SchedulingClassObserved:
     """A class with a constraint of its own: it goes to one host, and would rather go to those with a disk."""
     host = SelectorRequirement(key="host", operator="In", values=(f"n{number}",))

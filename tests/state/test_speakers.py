@@ -90,6 +90,27 @@ def test_the_next_that_declares_is_the_oldest_that_does(steps: list[tuple]) -> N
                 checked(world.state, gang)
 
 
+@pytest.mark.parametrize("then", ["another comes", "an older one begins to"])
+def test_who_declares_something_later_is_heard_when_its_turn_comes(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also once the members were looked through for one that does."""
+    monkeypatch.setattr(declarations, "LOOKED_AT", 1)
+    world = World()
+
+    def says(uid: str, what: str) -> None:
+        world.facts(facts.pod(uid, "x", gang=membership(what), version=world.version()))
+
+    world.facts(scheduling_class("x", {"cpu_milli": 1_000, "pods": 1}))
+    for uid, what in (("a", "silent"), ("b", "silent"), ("c", "declares")):
+        says(uid, what)
+    world.deleted("c")
+    says("d", "declares")
+    later = ("z", "e") if then == "another comes" else ("b",)
+    for uid in later:
+        says(uid, "declares")
+    world.deleted("d")
+    assert world.state.gangs["default/g"].declarer == later[0]
+
+
 def test_silent_members_are_looked_at_once_however_many_speakers_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     declares = declarations.declares

@@ -18,15 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import events as ev
-from events.objects import ClassRoom, Declaration, HostPort
+from events.objects import ClassRoom, Declaration
 from services.binder import core as binder
 from services.binder.rules.koordinator import deadlock
 from services.state import commits
 from tests.walk.checks import refold
 from tests.why import why_waiting
 from tests.world import World, of_type
-
-WEB = (HostPort(host_ip="0.0.0.0", protocol="TCP", port=80),)
 
 
 def submit(
@@ -219,60 +217,34 @@ def test_the_largest_of_its_pods_have_the_first_choice(large: str, small: str) -
     assert world.where(*uids) == [small, small, large]
 
 
-def test_a_node_takes_one_pod_of_those_that_open_a_port() -> None:
+def test_nobody_gives_back_for_a_gang_of_which_one_pod_fits_nowhere() -> None:
+    """Its other pod would have a place on either node."""
     world = World()
-    world.node("n0", cpu=1)
-    world.node("n1", cpu=2)
-    said = Declaration(min_member=3, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
-    for i in range(3):
-        world.pod(f"a-{i}", "a", dialect="koordinator/v1alpha1", declared=said, created_s=1, ports=WEB)
+    for node in ("n0", "n1", "n2"):
+        world.node(node, cpu=1)
+    uids = submit(world, "a", pods=3, minimum=3, created_s=1)
+    of_two = world.scheduling_class(cpu=2)
+    fact = world.state.pods[uids[2]].fact
+    world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=of_two))
     submit(world, "b", pods=3, minimum=3, created_s=2)
     allocate(world, "a", ["n0"])
-    allocate(world, "b", ["n1"] * 2)
+    allocate(world, "b", ["n1", "n2"])
     world.plan()
     assert released(world) == []
 
 
-def who_waits_for_a_pod(**asks: Any) -> World:
-    """Two gangs of two on one node of four cpu, each with a pod that holds one and a pod without a node: the older one's
-    asks for this, too, the other's for two cpu."""
+def test_who_waits_for_another_gang_is_no_holder() -> None:
+    """Holders "were refused for lack of" room: the one behind was not, and keeps what it has for its time."""
     world = World()
     world.node("n0", cpu=4)
-    said = Declaration(min_member=2, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
-    for age, gang in enumerate("ab", start=1):
-        for name in ("holds", "waits"):
-            more = {"cpu": 2} if gang == "b" else {"cpu": 2, **asks}
-            of = {} if name == "holds" else more
-            world.pod(f"{gang}-{name}", gang, dialect="koordinator/v1alpha1", declared=said, created_s=age, **of)
-        world.propose(f"default/{gang}", {}, {f"{gang}-holds": "n0"})
-        world.judge()
-    world.pod("other", node="n0", cpu=1)
-    return world
-
-
-def test_nobody_gives_back_for_a_port_that_is_somebody_elses() -> None:
-    for taken, expected in ((False, [("b", "Deadlock")]), (True, [])):
-        world = who_waits_for_a_pod(ports=WEB)
-        if taken:
-            world.pod("daemon", node="n0", candidate=False, cpu=0, ports=WEB)
-        world.plan()
-        assert released(world) == expected
-
-
-def test_a_port_of_who_is_behind_is_given_back_with_the_room() -> None:
-    world = World()
-    world.node("n0", cpu=4)
-    said = Declaration(min_member=2, waiting_time_ms=600_000, mode="NonStrict", said=("min_member", "mode"))
-    of: dict[str, Any] = {"dialect": "koordinator/v1alpha1", "declared": said}
-    world.pod("a-0", "a", created_s=1, **of)
-    world.pod("a-1", "a", created_s=1, ports=WEB, **of)
-    world.pod("b-0", "b", created_s=2, ports=WEB, **of)
-    world.pod("b-1", "b", created_s=2, cpu=4, **of)
-    for gang in "ab":
-        world.propose(f"default/{gang}", {}, {f"{gang}-0": "n0"})
-        world.judge()
-    world.plan()
-    assert released(world) == [("b", "Deadlock")]
+    submit(world, "a", pods=4, minimum=4, created_s=1)
+    says = {"mode": "NonStrict", "waiting_time_ms": 600_000, "groups": ("default/b", "default/c")}
+    world.koordinator("default/b", 2, 2, says, created_s=2)
+    allocate(world, "a", ["n0"] * 3)
+    allocate(world, "b", ["n0"])
+    reasons = {event.groups: event.reason for event in of_type(world.plan(), ev.GroupsRefused)}
+    assert reasons == {("default/a",): "InsufficientRoom", ("default/b",): "WaitingForGang"}
+    assert released(world) == []
 
 
 @pytest.mark.parametrize("unsupported", [(), ("persistentVolumeClaim",)])
@@ -293,6 +265,12 @@ def test_nobody_gives_back_for_a_pod_that_is_refused_whatever_room_there_is(unsu
     assert released(world) == ([] if unsupported else [("b", "Deadlock")])
 
 
+def reserve(world: World, room: tuple[ClassRoom, ...]) -> None:
+    world.append("planner.a", [ev.RoomRequested(group="default/starving", room=room)], cause="by hand")
+    granted = ev.RoomReserved(group="default/starving", priority=0, room=room, waiting_ms=600_000)
+    world.append("binder", [granted], cause="by hand")
+
+
 def test_what_is_reserved_for_a_starving_gang_is_no_room_for_those_who_wait() -> None:
     world = World()
     world.node("n0", cpu=4)
@@ -301,10 +279,7 @@ def test_what_is_reserved_for_a_starving_gang_is_no_room_for_those_who_wait() ->
         allocate(world, gang, ["n0"] * 2)
     world.gang("starving", 3, 3)
     world.plan()
-    room = (ClassRoom(world.scheduling_class(), {"n0": 2}),)
-    world.append("planner.a", [ev.RoomRequested(group="default/starving", room=room)], cause="by hand")
-    granted = ev.RoomReserved(group="default/starving", priority=0, room=room, waiting_ms=600_000)
-    world.append("binder", [granted], cause="by hand")
+    reserve(world, (ClassRoom(world.scheduling_class(), {"n0": 2}),))
     assert released(world) == []
 
 

@@ -62,6 +62,19 @@ def test_a_proposal_that_stands_is_judged_first() -> None:
     assert ended(world) == "Taken"
 
 
+def test_so_is_one_that_only_a_later_decision_judges() -> None:
+    world = reserved(hold_ms=1_000)
+    one_a_decision = msgspec.structs.replace(DEFAULT_POLICY, cycle_pods=1, reservation_hold_ms=1_000)
+    world.append("admin", [ev.PolicyChanged(policy=one_a_decision)], cause="admin")
+    world.pod("small", cpu=1)
+    world.deleted("n0-0")
+    world.pass_s(2)
+    world.propose("pod/default/small", {"small": "n0"})
+    world.propose(GANG, {f"train-{i}": "n0" for i in range(3)})
+    assert ended(world) == ""
+    assert ended(world) == "Taken"
+
+
 def test_the_gang_vanishes() -> None:
     world = reserved()
     for i in range(4):

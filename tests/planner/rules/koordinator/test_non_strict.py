@@ -21,6 +21,16 @@ def test_if_a_pod_failed_to_be_scheduled_it_has_no_impact_on_any_other_pod() -> 
     assert proposed(world.plan()) == ["a-0", "a-1"]
 
 
+def test_what_it_takes_is_not_there_for_those_behind_it() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 3, 3, LOOSE, created_s=1)
+    world.pod("late", created_s=2)
+    said = world.plan()
+    assert proposed(said) == ["a-0", "a-1"]
+    assert refusals(said) == ["InsufficientRoom"]
+
+
 def test_in_strict_a_pod_that_failed_keeps_all() -> None:
     """If Strict, we will set scheduleCycleValid to false and release all assumed pods."""
     world = World()

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import events as ev
 from events.objects import ClassRoom, HostPort, SelectorRequirement, SelectorTerm
 from events.policy import DEFAULT_POLICY
-from services.planner.rules.starvation.node_choice import BEYOND, Prospect, choose, nearest
+from services.planner.rules.starvation.node_choice import BEYOND, HOPELESS, Prospect, choose, nearest
 from services.state.nodes import Ints, NodeTable
 from services.state.slices import at_once
 from tests import facts
@@ -228,6 +229,53 @@ def test_where_nothing_else_does_their_room_is_asked_for_too() -> None:
         world.pod(f"a-{i}", node="a", priority=7)
     world.gang("train", 2, 2, cpu=2)
     assert asked(world) == {"a": 2}
+
+
+@pytest.mark.parametrize("gang", [f"g{number}" for number in range(4)])
+def test_what_is_free_is_taken_once_by_pods_of_different_classes(gang: str) -> None:
+    world = World()
+    world.node("noise", cpu=1)
+    world.pod("noise-0", node="noise", candidate=False)
+    for node, cpu, free in (("a", 4, 2), ("b", 4, 1), ("c", 8, 0)):
+        world.node(node, cpu=cpu)
+        world.pod(node, node=node, cpu=cpu - free)
+    classes = [world.scheduling_class(cpu=cpu) for cpu in (5, 2, 1)]
+    for number, digest in enumerate(classes):
+        world.pod(f"{gang}-{number}", gang, minimum=3, of=digest)
+    found = {room.scheduling_class: room.nodes for room in all_of(world, f"default/{gang}")}
+    assert found == dict(zip(classes, ({"c": 1}, {"a": 1}, {"b": 1}), strict=True))
+
+
+@pytest.mark.parametrize("whose", ["reserved for another", "proposed for one that goes by itself"])
+def test_room_is_counted_once_whoever_has_it(whose: str) -> None:
+    """No request that the binder would decline: of the four cpu two stay, and three are asked for."""
+    world = World(msgspec.structs.replace(DEFAULT_POLICY, reservations=2))
+    world.node("noise", cpu=1)
+    world.pod("noise-0", node="noise", candidate=False)
+    world.node("a", cpu=4)
+    if whose == "reserved for another":
+        world.pod("runs", node="a", cpu=4)
+        world.gang("other", 2, 2)
+        assert asked(world, "default/other") == {"a": 2}
+        assert of_type(world.judge(), ev.RoomReserved)
+    else:
+        world.pod("stays", node="a", cpu=2, candidate=False)
+        world.pod("runs", node="a", cpu=1)
+    world.gang("train", 3, 3)
+    details = []
+    for turn in range(9):
+        world.pod(f"passes-{turn}", node="noise", candidate=False)
+        world.deleted(f"passes-{turn}")
+        world.pass_s(11)
+        if whose != "reserved for another":
+            world.pod(f"comes-{turn}")
+            world.propose(f"pod/default/comes-{turn}", {f"comes-{turn}": "a"})
+        said = world.plan()
+        assert not of_type(said, ev.RoomRequested)
+        details += [one.detail for one in of_type(said, ev.GroupsRefused) if "default/train" in one.groups]
+        world.judge()
+        world.deleted(f"comes-{turn}")
+    assert details[-1].endswith(HOPELESS)
 
 
 def test_its_own_running_pods_stay() -> None:

@@ -51,7 +51,9 @@ def check(state: State) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_columns_say_what_claims_say(seed: int) -> None:
+def test_columns_say_what_claims_say(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed % 2:  # as with some ten thousand claims
+        monkeypatch.setattr("services.planner.rules.starvation.occupants.SLICE_CLAIMS", 2)
     walk = Walk(seed)
     for _ in range(6):
         walk.walk(40)

@@ -143,3 +143,15 @@ def test_a_job_asks_for_as_many_rooms_of_a_kind_as_it_has_pods() -> None:
     (request,) = of_type(turn(world), ev.RoomRequested)
     rooms = {of_class.scheduling_class: sum(of_class.nodes.values()) for of_class in request.room}
     assert rooms == {world.scheduling_class(cpu=2): 1, world.scheduling_class(): 3}
+
+
+def test_a_job_asks_for_its_tasks_minimums_whichever_of_its_pods_are_the_largest() -> None:
+    world = crowded(after=2)
+    world.pod_group("job", 3, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 1})
+    world.volcano("ps-0", "job", "ps")
+    for i in range(3):
+        world.volcano(f"worker-{i}", "job", "worker", cpu=2)
+    world.plan()
+    (request,) = of_type(turn(world), ev.RoomRequested)
+    rooms = {of_class.scheduling_class: sum(of_class.nodes.values()) for of_class in request.room}
+    assert rooms == {world.scheduling_class(cpu=2): 2, world.scheduling_class(): 1}
