@@ -302,8 +302,8 @@ def adapted(text: str, ports: list[int], number: int, directory: Path) -> str:
     clients, routes = ports[:3], ports[3:]
     for other in range(3):
         text = text.replace(f"nats-{other}.nats.muster-system.svc:6222", f"localhost:{routes[other]}")
-    text = text.replace("port: 4222\nhttp_port: 8222", f"host: 127.0.0.1\nport: {clients[number]}")
-    text = text.replace("0.0.0.0:6222", f"127.0.0.1:{routes[number]}")
+    text = text.replace("port: 4222\nhttp_port: 8222", f"host: localhost\nport: {clients[number]}")
+    text = text.replace("0.0.0.0:6222", f"localhost:{routes[number]}")
     return text.replace("/etc/nats-tls/", f"{directory}/").replace("/data", str(directory / f"data-{number}"))
 
 
