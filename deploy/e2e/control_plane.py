@@ -94,6 +94,7 @@ class ControlPlane:
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",  # there may be no route to guess one from
             f"--secure-port={self.port}",
             f"--cert-dir={self.directory / 'certificates'}",
             "--service-cluster-ip-range=10.0.0.0/24",

@@ -24,6 +24,15 @@ def test_an_apiserver_whose_certificate_is_not_written_yet_is_not_ready(tmp_path
     assert not plane.ready()
 
 
+def test_an_apiserver_needs_no_route(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: on a machine without a network it ended, as it found no address of its own to tell of."""
+    given: list[str] = []
+    monkeypatch.setattr(ControlPlane, "run", lambda _, *command: given.extend(command))
+    monkeypatch.setattr(control_plane, "wait_until", lambda *_: None)
+    ControlPlane(tmp_path, durable=True).start_apiserver()
+    assert "--advertise-address=127.0.0.1" in given
+
+
 async def test_no_proxy_is_asked_for_what_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: with a proxy in the environment etcd never became ready, and no `make e2e` began."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
