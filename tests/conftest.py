@@ -19,10 +19,10 @@ settings.register_profile("muster", deadline=None, suppress_health_check=[Health
 settings.load_profile("muster")
 
 # Tests, and what they start, hear what tests say, not what the shell is set up for: a cluster, a collector, a proxy,
-# another kind of output.
+# another kind of output, written at once or when a buffer is full.
 OF_THE_SHELL = re.compile(
     r"MUSTER_(?!SHARED|FUZZ_FACTOR).*|OTEL_.*|KUBECONFIG|KUBERNETES_SERVICE_.*"
-    r"|(HTTP|HTTPS|ALL|NO)_PROXY|COLUMNS|FORCE_COLOR",
+    r"|(HTTP|HTTPS|ALL|NO)_PROXY|COLUMNS|FORCE_COLOR|PYTHONUNBUFFERED",
     re.IGNORECASE,
 )
 for name in [name for name in os.environ if OF_THE_SHELL.fullmatch(name)]:

@@ -49,7 +49,6 @@ def main(arguments: list[str]) -> None:
     supplied = take_supplied()
     go = find_go()
     build(go, {name: path for name, path in PACKAGES.items() if name not in supplied})
-    copy_stages(go)
 
 
 def take_supplied() -> set[str]:
@@ -91,14 +90,15 @@ def version(go: str) -> tuple[int, int]:
 
 
 def build(go: str, packages: dict[str, str]) -> None:
-    """Builds the packages, unless they were built from the same sources by the same compiler.
+    """Builds the packages, and copies the stages, unless that was done from the same sources by the same compiler.
 
     One command for all compiles on every core to the end. Debug symbols are not compiled, as the linker drops them; and
     the compiler collects garbage only from processes that hold a gigabyte, which few do: a third less work, the same
     code.
     """
     stamp, wanted = BIN / ".stamp", fingerprint(go)
-    if stamp.exists() and stamp.read_text() == wanted and all((BIN / name).exists() for name in packages):
+    made_before = STAGES.is_dir() and all((BIN / name).exists() for name in packages)
+    if made_before and stamp.exists() and stamp.read_text() == wanted:
         say("up to date")
         return
     stamp.unlink(missing_ok=True)
@@ -111,6 +111,7 @@ def build(go: str, packages: dict[str, str]) -> None:
         run_go(go, "build", *flags, "-o", made, *packages.values())
         for name, path in packages.items():
             (Path(made) / re.sub(r"/v\d+$", "", path).rpartition("/")[2]).replace(BIN / name)
+    copy_stages(go)
     stamp.write_text(wanted)
     say(f"built in {time.monotonic() - started:.0f} s")
 
@@ -136,8 +137,14 @@ def copy_stages(go: str) -> None:
 
 
 def run_go(go: str, *arguments: str) -> str:
-    """Runs Go in the module, never changing its go.mod; returns what it printed. Its errors go to stderr as they are."""
-    environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+    """Runs Go in the module, never changing its go.mod; returns what it printed. Its errors go to stderr as they are.
+
+    Without a home that can be written to, as of a container's user, it has its caches below `BUILD`, or refuses.
+    """
+    home = os.environ.get("HOME", "")
+    caches = {} if home and os.access(home, os.W_OK) else {"GOPATH": f"{BUILD}/gopath", "GOCACHE": f"{BUILD}/gocache"}
+    environment = caches | os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    environment |= {"GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw"}  # or nobody could delete `BUILD`
     environment |= {"GOGC": "off", "GOMEMLIMIT": "1GiB", "GO111MODULE": "", "GOOS": "", "GOARCH": ""}
     return subprocess.run(
         [go, *arguments], cwd=MODULE, env=environment, check=True, stdout=subprocess.PIPE, text=True

@@ -1,6 +1,7 @@
 """A real Kubernetes control plane on loopback: etcd and kube-apiserver, and beside them what a test asks for.
 
-Etcd's data lie on tmpfs and are never synced: the control plane is as fast as it can be, and gone with its directory.
+Etcd's data are never synced, and lie on tmpfs where that takes them: the control plane is as fast as it can be, and
+gone with its directory.
 With `durable` they lie on disk and are synced, so that etcd may be killed.
 Users are known by tokens; ``admin`` may do everything, all others what RBAC grants them.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import secrets
 import shutil
 import ssl
@@ -21,6 +23,9 @@ from deploy.e2e.build import BIN, STAGES
 from deploy.e2e.processes import Process, answers, free_port, wait_until
 
 TMPFS = Path("/dev/shm")
+ROOM_BYTES = 2 << 30
+"""What has to be free there, for the control planes of all tests together. In a container it is 64 MB, unless whoever
+starts that says otherwise: etcd fills these at its first write."""
 NATIVE_GANGS = (
     "--feature-gates=GenericWorkload=true,GangScheduling=true",
     "--runtime-config=scheduling.k8s.io/v1alpha2=true",
@@ -35,8 +40,7 @@ class ControlPlane:
         self.directory = directory
         self.apiserver_flags = apiserver_flags
         self.durable = durable
-        in_memory = TMPFS if TMPFS.is_dir() else None
-        self.data = directory / "etcd" if durable else Path(tempfile.mkdtemp(prefix="muster-etcd-", dir=in_memory))
+        self.data = directory / "etcd" if durable else Path(tempfile.mkdtemp(prefix="muster-etcd-", dir=in_memory()))
         self.admin_token = secrets.token_urlsafe()
         self.etcd_port, self.peer_port, self.port = free_port(), free_port(), free_port()
         self.processes: dict[str, Process] = {}
@@ -90,6 +94,7 @@ class ControlPlane:
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",  # there may be no route to guess one from
             f"--secure-port={self.port}",
             f"--cert-dir={self.directory / 'certificates'}",
             "--service-cluster-ip-range=10.0.0.0/24",
@@ -200,6 +205,12 @@ class ControlPlane:
         for process in reversed(self.processes.values()):
             process.stop(timeout_s=10)
         shutil.rmtree(self.data, ignore_errors=True)
+
+
+def in_memory() -> Path | None:
+    """Where temporary directories are in memory; None where etcd's would not fit, or nobody may make any."""
+    usable = TMPFS.is_dir() and os.access(TMPFS, os.W_OK)
+    return TMPFS if usable and shutil.disk_usage(TMPFS).free >= ROOM_BYTES else None
 
 
 def private_key() -> str:

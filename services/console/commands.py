@@ -23,6 +23,7 @@ from services.console import show
 from services.console.counted import counted
 from services.console.errors import Unusable, told
 from services.console.location import open_location
+from services.console.printed import until_nobody_reads
 from services.telemetry.logs import printable
 
 T = TypeVar("T")
@@ -394,7 +395,7 @@ def status(location: str | None, cluster: str | None, *, watch: bool = False, as
         await _with_log(location, cluster, again)
 
     if watch:
-        with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
+        with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError), until_nobody_reads():
             run(watched())
         return 0
     found = run(_with_log(location, cluster, once))
@@ -440,6 +441,7 @@ def subscribe(
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
 
-    with told_errors(PatternError), contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError, BrokenPipeError):
+    ended = contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError)
+    with told_errors(PatternError), ended, until_nobody_reads():
         finish(work())
     return 0

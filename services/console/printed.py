@@ -10,8 +10,8 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
 
 from services.console.errors import told
 
@@ -39,7 +39,21 @@ def ending(command: Callable[[], Any]) -> int:
         with contextlib.suppress(OSError):  # stderr may be on the same full disk
             sys.stderr.write(f"error: {told(error)}\n")
         return _closed(UNWRITTEN)
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _drop(sys.stderr)
     return code if isinstance(code, int) else 0
+
+
+@contextlib.contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """For what is watched until its reader goes, which is no failure then."""
+    try:
+        yield
+    except BrokenPipeError:
+        _drop(sys.stdout)
 
 
 def _open_what_is_closed() -> None:
@@ -57,6 +71,10 @@ def _take_any_character() -> None:
 
 
 def _closed(code: int) -> int:
-    """What is still in the buffer goes nowhere, and the interpreter does not try once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop(sys.stdout)
     return code
+
+
+def _drop(stream: TextIO) -> None:
+    """What is still in the buffer goes nowhere: the interpreter would try once more, and end with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

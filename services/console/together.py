@@ -47,6 +47,7 @@ def run(roles: Sequence[str], chosen: Sequence[Settings]) -> int:
     if not set(ASK_KUBERNETES).isdisjoint(roles):
         import_module("services.kubernetes.client")
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents hand it on, it would tell of no end
     die = dying_with_its_parent()
     running: dict[int, str] = {}
     for role, own in zip(roles, chosen, strict=True):
@@ -76,13 +77,15 @@ def _watch(running: dict[int, str]) -> int:
 
 
 def _reaped(running: dict[int, str]) -> Iterator[tuple[str, int]]:
-    """Those that have ended, each with its exit code: of a signal's 128 and its number, as a shell's."""
+    """Those that have ended, each with its exit code: of a signal's 128 and its number, as a shell's. As process 1 of a
+    container this one inherits whoever lost his parent there; these are nobody's but have to be reaped."""
     while running:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
         code = os.waitstatus_to_exitcode(status)
-        yield running.pop(pid), code if code >= 0 else 128 - code
+        if pid in running:
+            yield running.pop(pid), code if code >= 0 else 128 - code
 
 
 def _end(running: Mapping[int, str]) -> bool:

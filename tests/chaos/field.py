@@ -50,8 +50,7 @@ class Field:
         self.directory, self.network, self.variant = directory, network, variant
         self.small_disks = small_disks
         self.passwords = {role: new_password() for role in users()}
-        flags = ("--advertise-address=127.0.0.1", *audit.flags(directory))  # there is no route to guess one from
-        self.control_plane = ControlPlane(directory / "control-plane", flags, durable=True)
+        self.control_plane = ControlPlane(directory / "control-plane", audit.flags(directory), durable=True)
         self.tls = _certificates(directory)
         extra = configuration(CLUSTER, self.passwords)
         self.nats = ServerCluster(directory / "nats", name="chaos", extra=extra, tls=self.tls)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -303,8 +304,10 @@ def test_the_help_names_the_variable_that_an_option_goes_before(name: str) -> No
     assert f"$MUSTER_{'NATS_URL' if name == 'nats' else name.upper()}" in option.help
 
 
-def _muster(arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(f"exec {sys.executable} -m services {arguments}", shell=True, **streams)
+def _muster(arguments: str, log: Path | str = "", **streams: Any) -> subprocess.Popen[bytes]:
+    """By a shell. `log` stands for ``{log}``; like the clone, it may lie below a directory with blanks in its name."""
+    command = arguments.format(log=shlex.quote(str(log)))
+    return subprocess.Popen(f"exec {shlex.quote(sys.executable)} -m services {command}", shell=True, **streams)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +317,7 @@ def test_of_a_reader_that_went_away_the_exit_code_is_that_of_a_broken_pipe(log: 
     """1 would say that a decision was not reproduced."""
     reading, writing = os.pipe()
     os.close(reading)
-    process = _muster(arguments.format(log=log), stdout=writing, stderr=subprocess.PIPE)
+    process = _muster(arguments, log, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (141, b"")
@@ -325,7 +328,7 @@ def test_of_a_reader_that_went_away_the_exit_code_is_that_of_a_broken_pipe(log: 
     [("--version >&-", 0), ("verify {log} >&-", 0), ("verify {log} --json >&-", 0), ("verify nowhere.db 2>&-", 2)],
 )
 def test_who_closes_the_output_hears_nothing(log: Path, arguments: str, code: int) -> None:
-    process = _muster(arguments.format(log=log), stderr=subprocess.PIPE)
+    process = _muster(arguments, log, stderr=subprocess.PIPE)
     _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (code, b"")
 
@@ -333,16 +336,18 @@ def test_who_closes_the_output_hears_nothing(log: Path, arguments: str, code: in
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", ["verify {log}", "replay {log} --json"])
 def test_a_full_disk_is_one_line(log: Path, arguments: str) -> None:
-    process = _muster(f"{arguments.format(log=log)} > /dev/full", stderr=subprocess.PIPE)
+    process = _muster(f"{arguments} > /dev/full", log, stderr=subprocess.PIPE)
     _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (2, b"error: No space left on device\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("arguments", ["verify {log} > /dev/full", "verify nowhere.db", "verify --no-such-option"])
+@pytest.mark.parametrize(
+    "arguments", ["verify {log} > /dev/full", "verify nowhere.db", "verify --no-such-option", "planner --nats host"]
+)
 def test_what_cannot_be_told_either_keeps_its_exit_code(log: Path, arguments: str) -> None:
     """As it was: 1, which says that the answer is no."""
-    process = _muster(f"{arguments.format(log=log)} 2> /dev/full")
+    process = _muster(f"{arguments} 2> /dev/full", log)
     assert process.wait(timeout=120) == 2
 
 
@@ -355,9 +360,9 @@ def test_who_closes_the_input_gives_none() -> None:
 
 def test_what_an_encoding_lacks_is_replaced(log: Path) -> None:
     """As it was: a traceback, and exit code 1, which says that the answer is no."""
-    names = log.parent / "ä.db"
     process = _muster(
-        f"export {log} {names}",
+        f"export {{log}} {shlex.quote(str(log.parent / 'ä.db'))}",
+        log,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"},
     )
@@ -376,7 +381,7 @@ def test_an_argument_that_is_no_text_is_named(nats: str) -> None:
 
 def test_what_is_watched_through_a_pipe_comes_as_it_is_seen(log: Path) -> None:
     """As it was: nothing before the end. And as `status` shows it, without blanks at the ends of its lines."""
-    process = _muster(f"status {log} --watch", stdout=subprocess.PIPE, env=os.environ | {"COLUMNS": "0"})
+    process = _muster("status {log} --watch", log, stdout=subprocess.PIPE, env=os.environ | {"COLUMNS": "0"})
     assert process.stdout is not None
     lines = list(_lines(process.stdout))
     process.stdout.close()

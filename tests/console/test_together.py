@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -90,6 +91,44 @@ async def test_the_exit_code_is_that_of_the_first_that_ends(muster: Muster) -> N
 
     await until(lambda: "the others end, too" in run.tail(), "it to end")
     assert await asyncio.to_thread(run.wait) == 4, run.tail()
+
+
+INHERITED = """
+import os, signal, sys
+from services.console import together
+
+def ended(code):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(code)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return pid
+
+signal.pthread_sigmask(signal.SIG_BLOCK, together.HEARD)
+ended(9)
+sys.exit(together._watch({ended(7): "planner"}))
+"""
+
+
+def test_as_process_1_it_buries_those_whose_parents_are_gone() -> None:
+    """As it was: what a shell in the container had left in the background ended all services as it ended itself."""
+    done = subprocess.run([sys.executable, "-c", INHERITED], capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+
+
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "-m", "services", "run", *sys.argv[1:]])
+"""
+
+
+def test_it_hears_of_an_end_though_its_parent_did_not_want_to(tmp_path: Path) -> None:
+    """As it was: started with SIGCHLD ignored, as some parents leave it, it went on without its services."""
+    run = [sys.executable, "-c", DEAF, "ingest", "--kubeconfig", str(tmp_path / "nobody")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 4
+    assert "ingest ended with 4: the others end, too" in done.stderr
 
 
 def test_probes_are_answered_one_port_behind_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

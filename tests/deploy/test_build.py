@@ -16,6 +16,7 @@ def binaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made.mkdir()
     monkeypatch.setattr(build, "BIN", made)
     monkeypatch.setattr(build, "BUILD", tmp_path)
+    monkeypatch.setattr(build, "STAGES", tmp_path / "stages")
     return made
 
 
@@ -69,3 +70,39 @@ def test_a_go_on_path_is_used_if_it_is_new_enough(
     supplied = program(tmp_path / "go" / "bin" / "go", "go version go1.26.8 linux/amd64")
     monkeypatch.setenv("PATH", str(on_path.parent), prepend=":")
     assert build.find_go() == str(on_path if taken else supplied)
+
+
+def test_what_is_up_to_date_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, binaries: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it was: KWOK's stages were fetched and written each time, so that a build that root had made was of no use to
+    others, nor any without a network."""
+    go = program(tmp_path / "path" / "go", "go version go1.26.8 linux/amd64")
+    program(binaries / "etcd", "built")
+    (binaries / ".stamp").write_text(build.fingerprint(str(go)))
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(build, "run_go", lambda _, *arguments: asked.append(arguments) or '{"Dir": "/nowhere"}')
+    monkeypatch.setattr(build.Path, "replace", lambda *_: None)
+    packages = {"etcd": build.PACKAGES["etcd"]}
+    build.build(str(go), packages)
+    assert [arguments[0] for arguments in asked] == ["list", "build", "mod"], "there were no stages yet"
+    build.build(str(go), packages)
+    assert len(asked) == 3
+    assert "up to date" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("home", ["", "there", "nowhere"])
+def test_without_a_home_that_can_be_written_to_go_has_its_caches_beside_what_it_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    """As it was: it refused, so that a container's user had no control plane."""
+    (tmp_path / "there").mkdir()
+    for name in ("GOPATH", "GOCACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / home) if home else "")
+    go = program(tmp_path / "path" / "go", "$GOPATH|$GOCACHE")
+    go.write_text(go.read_text().replace("'", '"'))
+    own = "|" if home == "there" else f"{tmp_path}/gopath|{tmp_path}/gocache"
+    assert build.run_go(str(go), "build").strip() == own
+    monkeypatch.setenv("GOPATH", "/mine")
+    assert build.run_go(str(go), "build").startswith("/mine|")

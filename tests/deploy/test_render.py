@@ -34,7 +34,7 @@ from events import permissions
 from events.connection import Connection
 from events.homes import open_log, split
 from events.permissions import password_variable, users
-from events.server import find_binary, reserve_port
+from events.server import find_binary, quoted, reserve_port
 from events.subjects import FEDERATION
 from services.cli.muster import app
 from services.settings import read
@@ -302,9 +302,10 @@ def adapted(text: str, ports: list[int], number: int, directory: Path) -> str:
     clients, routes = ports[:3], ports[3:]
     for other in range(3):
         text = text.replace(f"nats-{other}.nats.muster-system.svc:6222", f"localhost:{routes[other]}")
-    text = text.replace("port: 4222\nhttp_port: 8222", f"host: 127.0.0.1\nport: {clients[number]}")
-    text = text.replace("0.0.0.0:6222", f"127.0.0.1:{routes[number]}")
-    return text.replace("/etc/nats-tls/", f"{directory}/").replace("/data", str(directory / f"data-{number}"))
+    text = text.replace("port: 4222\nhttp_port: 8222", f"host: localhost\nport: {clients[number]}")
+    text = text.replace("0.0.0.0:6222", f"localhost:{routes[number]}")
+    text = re.sub(r"/etc/nats-tls/([\w.]+)", lambda name: quoted(directory / name[1]), text)
+    return text.replace("store_dir: /data", f"store_dir: {quoted(directory / f'data-{number}')}")
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ async def test_a_lease_that_was_given_back_is_free_at_once_though_its_last_word_
     """After a silence a lease that is not there counts as its holder's for one more life, but not if he gave it back."""
     async with connected(server.url) as connection, connected(server.url) as other:
         monkeypatch.setattr(other, "answers_for_s", lambda: 0.0)
-        first, second = Lease(connection, cluster, "binder", "first", TTL_S), Standby(other, cluster)
+        first, second = Lease(connection, cluster, "binder", "first", 60), Standby(other, cluster)
         await first.acquire()
         standby = asyncio.ensure_future(second.acquire())
         await until(lambda: second.asked)

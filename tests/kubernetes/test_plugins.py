@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ class Plugin:
 
     def __init__(self, directory: Path) -> None:
         self.says, self._runs, self._path = directory / "says", directory / "runs", directory / "plugin"
-        self._path.write_text(f"#!/bin/sh\necho >> {self._runs}\nexec cat {self.says}\n")
+        runs, says = (shlex.quote(str(path)) for path in (self._runs, self.says))
+        self._path.write_text(f"#!/bin/sh\necho >> {runs}\nexec cat {says}\n")
         self._path.chmod(0o755)
         self.user = {
             "exec": {
