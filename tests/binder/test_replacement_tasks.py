@@ -89,9 +89,8 @@ def test_a_proposal_of_another_task_does_not_spend_the_room() -> None:
     assert list(world.state.nominations) == ["ps-0"]
 
 
-@pytest.mark.parametrize("first", ["ps-0", "worker-1"])
-def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first: str) -> None:
-    """Whichever failed first; the pod of the task that lacks its minimum would fit both rooms, the other one only one."""
+def job_on_two_nodes() -> World:
+    """Both are full: n0 of ps-0 and worker-1, n1 of the other workers. One of each task is a minimum."""
     world = World(DEFAULT_POLICY)
     for node in ("n0", "n1"):
         world.node(node, cpu=2)
@@ -101,6 +100,13 @@ def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first
     world.propose("default/job@batch", {"ps-0": "n0", "worker-0": "n1", "worker-1": "n0", "worker-2": "n1"})
     world.judge()
     world.bind()
+    return world
+
+
+@pytest.mark.parametrize("first", ["ps-0", "worker-1"])
+def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first: str) -> None:
+    """Whichever failed first; the pod of the task that lacks its minimum would fit both rooms, the other one only one."""
+    world = job_on_two_nodes()
     for name in (first, *{"ps-0", "worker-1"} - {first}):
         world.deleted(name)
         world.judge()
@@ -112,15 +118,7 @@ def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first
 
 def test_the_binder_gives_the_room_of_a_task_to_its_pod_though_any_other_room_was_kept_before() -> None:
     """Whatever planners propose: of three that the gang lacks, the two that are there, the pod of the task first."""
-    world = World(DEFAULT_POLICY)
-    for node in ("n0", "n1"):
-        world.node(node, cpu=2)
-    world.pod_group("job", 4, dialect="volcano/v1beta1", task_minimums={"ps": 1, "worker": 1})
-    for name in ("ps-0", "worker-0", "worker-1", "worker-2"):
-        world.volcano(name, "job", name.partition("-")[0])
-    world.propose("default/job@batch", {"ps-0": "n0", "worker-0": "n1", "worker-1": "n0", "worker-2": "n1"})
-    world.judge()
-    world.bind()
+    world = job_on_two_nodes()
     for name in ("worker-1", "ps-0", "worker-2"):
         world.deleted(name)
         world.judge()
