@@ -16,7 +16,7 @@ from services.ingest.decoding import KINDS, Kind
 from services.simulator.asks import without_limit
 from services.simulator.daemons import takes
 from services.simulator.offline import is_node
-from services.simulator.operators import MAKES
+from services.simulator.operators import MAKES, group_and_kind
 from services.simulator.operators.kubeflow import REPLICA_SPECS
 from services.simulator.operators.trainer import RUNTIMES
 from services.simulator.workloads import flatten, is_paused, is_workload
@@ -115,7 +115,7 @@ def _keeps_away(spec: dict[str, Any]) -> bool:
 
 def _stopped(obj: dict[str, Any]) -> str:
     """How, by the field of its kind; empty: it is not. The same word elsewhere, as in Volcano's Job, has no effect."""
-    kind = _group_and_kind(obj)
+    kind = group_and_kind(obj)
     if kind == ("apps", "Deployment"):
         return "paused" if is_paused(obj) else ""
     said: Any = obj.get("spec")
@@ -125,9 +125,5 @@ def _stopped(obj: dict[str, Any]) -> str:
 
 
 def _is_read(obj: dict[str, Any]) -> bool:
-    named = _group_and_kind(obj)
+    named = group_and_kind(obj)
     return is_workload(obj) or named in MAKES or named in HELPERS or kind_of(obj) is not None
-
-
-def _group_and_kind(obj: dict[str, Any]) -> tuple[str, str]:
-    return obj["apiVersion"].rpartition("/")[0], obj["kind"]

@@ -12,7 +12,7 @@ import msgspec
 
 from services.console.again import is_worth_a_try
 from services.kubernetes.resources import PODS
-from services.simulator.kubelet import DURATION, said
+from services.simulator.kubelet import DURATION, annotated_number
 from services.state import cohorts
 from services.state.fold import State
 from services.state.records import FAILED, PENDING, SUCCEEDED
@@ -102,7 +102,7 @@ def _at_rest(pod: _Pod, state: State) -> bool:
     if pod.status.phase in ("Succeeded", "Failed"):
         return known is None or known.status in (SUCCEEDED, FAILED)
     if pod.spec.node_name:
-        ends = said(pod.metadata.annotations, DURATION) is not None
+        ends = annotated_number(pod.metadata.annotations, DURATION) is not None
         return not ends and known is not None and known.node == pod.spec.node_name
     if known is None:
         return any(rejected.uid == pod.metadata.uid for rejected in state.rejections.values())

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from services.console.misspelt import all_metadata, named
-from services.simulator.operators import admitted
+from services.simulator.operators import admitted, group_and_kind
 from services.simulator.operators.kubeflow import REPLICA_SPECS
 from services.simulator.operators.trainer import RUNTIMES
 
@@ -41,12 +41,8 @@ def unsimulated(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{named(obj)}: {said}" for obj in objects for said in (*_of_manager(obj), *_of(obj, runtimes))]
 
 
-def _group_and_kind(obj: dict[str, Any]) -> tuple[str, str]:
-    return obj["apiVersion"].rpartition("/")[0], obj["kind"]
-
-
 def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
-    kind, field, spec = _group_and_kind(obj), "spec", obj.get("spec")
+    kind, field, spec = group_and_kind(obj), "spec", obj.get("spec")
     if kind[0] == "kubeflow.org" and isinstance(spec, dict):
         field, spec = "spec.runPolicy", spec.get("runPolicy")
     manager = spec.get("managedBy") if isinstance(spec, dict) else None
@@ -55,12 +51,12 @@ def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
 
 
 def _of(obj: dict[str, Any], runtimes: Sequence[dict[str, Any]]) -> Iterator[str]:
-    if _group_and_kind(obj) not in HAVING:
+    if group_and_kind(obj) not in HAVING:
         return
     made, _ = admitted([obj, *runtimes])  # none of what its webhook refuses, which is told elsewhere
     for one in made:
         whose, spec = f"its {one['kind']}'s " if one is not obj else "", one.get("spec") or {}
-        match _group_and_kind(one):
+        match group_and_kind(one):
             case ("jobset.x-k8s.io", "JobSet"):
                 said = (*_of_order(spec), *_of_topology(one))
             case ("batch.volcano.sh", "Job"):

@@ -175,13 +175,13 @@ class Kubelet:
         conditions = [_condition(kind, "True", now) for kind in ("Initialized", "ContainersReady", "Ready")]
         status = {"phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": containers}
         self._write(entry, status)
-        runs_ms = said(pod["metadata"].get("annotations"), DURATION)
+        runs_ms = annotated_number(pod["metadata"].get("annotations"), DURATION)
         if runs_ms is not None:
             self._later(runs_ms / 1000, "finish", entry)
 
     def _finish(self, entry: Entry) -> None:
         annotations = entry.object["metadata"].get("annotations") or {}
-        code = said(annotations, EXIT_CODE) if EXIT_CODE in annotations else 0
+        code = annotated_number(annotations, EXIT_CODE) if EXIT_CODE in annotations else 0
         self._stop(entry, 1 if code is None else code)
 
     def _stop(self, entry: Entry, code: int) -> None:
@@ -221,7 +221,7 @@ class Kubelet:
             raise AssertionError(f"kubelet: pod {entry.key}: {error}") from error
 
 
-def said(annotations: dict[str, str] | None, key: str) -> int | None:
+def annotated_number(annotations: dict[str, str] | None, key: str) -> int | None:
     """The number that an annotation says; None: it says none, or one with more digits than any that is meant."""
     return int(found) if _NUMBER.fullmatch(found := (annotations or {}).get(key, "")) else None
 

@@ -31,6 +31,11 @@ MAKES: dict[tuple[str, str], Make] = {
 """(API group, kind) → what its controller makes."""
 
 
+def group_and_kind(obj: Object) -> tuple[str, str]:
+    """Of an object; the core group is empty."""
+    return str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
+
+
 def admitted(objects: Iterable[Object]) -> tuple[list[Object], list[ApiError]]:
     """The objects, each followed by what its controller makes of it; and what webhooks say of those that they refuse.
 
@@ -57,7 +62,7 @@ def _named(obj: Object) -> tuple[str, ...]:
 
 def _with_made(obj: Object, given: Sequence[Object]) -> Iterator[Object]:
     yield obj
-    make = MAKES.get((str(obj.get("apiVersion", "")).partition("/")[0], str(obj.get("kind", ""))))
+    make = MAKES.get(group_and_kind(obj))
     if make is not None:
         for made in make(obj, given):
             built_in = (made["apiVersion"], made["kind"]) in FORMS
