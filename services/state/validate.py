@@ -167,8 +167,9 @@ def _claims_have_their_pods(state: State) -> None:
     for uid in state.marks:
         require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
     for uid, nomination in state.nominations.items():
-        holds = replacement_key(uid) in state.claims
-        require(holds == bool(nomination.node), f"nomination {uid} holds no room, or other room than it says")
+        room = state.claims.get(replacement_key(uid))
+        holds = room.node if room is not None else ""
+        require(holds == nomination.node, f"nomination {uid} holds no room, or other room than it says")
     require(nominations.counted(state) == state.kept_for, "room is nominated for members of other gangs")
 
 
