@@ -282,11 +282,12 @@ def _reservations_are_of_somebody(state: State) -> None:
         require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
         named = all(pods > 0 for of_class in reservation.room for pods in of_class.nodes.values())
         require(bool(reservation.room) and named, f"the reservation of {key} names no room")
-    for place, highest in state.highest.items():
-        alone = [state.groups[key].priority for key in state.cohorts[place].groups if state.groups[key].pod]
-        require(
-            max(alone, default=highest) <= highest, f"a pod of the cohort of {place} is of a priority above {highest}"
-        )
+    require(state.highest.keys() <= state.cohorts.keys(), "a priority is noted of a cohort that is gone (7.13)")
+    for place, cohort in state.cohorts.items():
+        alone = [group.priority for key in cohort.groups if (group := state.groups[key]).pod]
+        highest = state.highest.get(place)
+        bounded = not alone or (highest is not None and max(alone) <= highest)
+        require(bounded, f"a pod of the cohort of {place} is of a priority above {highest}")
     for key, basis in state.lacked_room.items():
         require(key in state.ready and basis <= state.sequence, f"{key} lacked room at {basis}, and is not tried again")
     for key, request in state.room_requests.items():

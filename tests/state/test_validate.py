@@ -63,6 +63,13 @@ def _proposed_miscounted(state: State) -> None:
     state.table.proposed[0, 0] += 1
 
 
+def _room_without_claims(state: State) -> None:
+    uids = [uid for uid, claim in state.claims.items() if claim.stage == "proposed"]
+    for uid in uids:
+        claim = state.claims.pop(uid)
+        del state.nodes[claim.node].claims[uid]
+
+
 def _wrong_phase(state: State) -> None:
     state.groups["default/huge"].phase = "ready"
 
@@ -102,6 +109,7 @@ CASES: list[tuple[Callable[[State], None], str]] = [
     (_no_nomination, r"has no bound \(7\.13\)"),
     (_room_miscounted, "held room is not the sum"),
     (_proposed_miscounted, "proposed room is not the sum"),
+    (_room_without_claims, "proposed room is not the sum"),
     (_wrong_phase, "listed otherwise"),
     (_forgotten, r"something to place, and nobody will try it \(7\.12\)"),
     (_empty_cohort, "is empty"),
@@ -250,11 +258,14 @@ OF_EVERYTHING: list[tuple[Callable[[State], object], str]] = [
     (lambda state: _group(state, "pod/default/alone", pod=""), "pod/default/alone is of no pod and no gang"),
     (lambda state: _group(state, "pod/default/alone", partition=64), r"not in its own \(section 2\)"),
     (lambda state: state.highest.update(dict.fromkeys(state.highest, -1)), "is of a priority above -1"),
+    (lambda state: state.highest.clear(), "is of a priority above None"),
+    (lambda state: state.highest.update({1: 0}), r"noted of a cohort that is gone \(7\.13\)"),
     (lambda state: state.lacked_room.update({"default/more": 1}), "default/more lacked room at 1"),
     (lambda state: state.lacked_room.update({"default/touched": state.sequence + 1}), "default/touched lacked room at"),
     # gangs, their groups and their PodGroups
     (lambda state: _gang(state, "declared", group="default/x"), "default/declared has pods, and no group"),
     (lambda state: _gang(state, "more", group="default/x"), "default/more has pods, and no group"),
+    (lambda state: state.groups.pop("default/more"), "default/more has pods, and no group"),
     (lambda state: _gang(state, "more", group="default/held"), "default/more is none of its group default/held"),
     (lambda state: _pods(state, "more-0", gang="default/held"), r"are somewhere else: \['more-0'\]"),
     (lambda state: _pods(state, "more-0", group="default/held"), r"are somewhere else: \['more-0'\]"),
