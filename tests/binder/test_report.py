@@ -235,6 +235,7 @@ def test_an_event_has_a_name_that_the_api_takes_however_long_its_pods_is(cut: st
 def test_what_kubectl_describe_shows() -> None:
     """As the kube-scheduler says it: type Normal for what was done, Warning for what was not."""
     done = scheduled(ev.PodBound(uid="u", namespace="ml", name="train-0", node="n0"), 7)
+    assert done.name.startswith("train-0.")
     assert done[1:] == (
         ("v1", "Pod", "ml", "train-0", "u"),
         "Scheduled",
@@ -274,6 +275,7 @@ def test_events_that_say_different_things_have_different_names() -> None:
 
     said = [failed("no room"), failed("no room at all"), failed("no room", name="q"), failed("no room", uid="v")]
     said += [refused("f", "x"), refused("f", "y"), refused("g", "x"), refused("f", "x", name="q")]
+    said += [failed(f"{number} of its pods have a node") for number in range(MOST_TOLD)]  # no words of a webhook
     said += [refused("f", "x", uid="v"), scheduled(ev.PodBound(uid="u", namespace="ml", name="p", node="n0"), 0).name]
     assert len(set(said)) == len(said)
     assert refused("f", "x") == refused("f", "x", resource_version="2"), "a restart tells nothing twice"
