@@ -230,8 +230,8 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
 def _are_those_that_name_each_other(state: State, key: str, group: Group) -> None:
     require(group.key == min(group.gangs) and not group.pod, f"group {key} is not called by its smallest gang")
     require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
-    if group.phase == AWAITING or group.held or state.regrouping:
-        return  # it is put together anew when it has its verdict
+    if state.regrouping:
+        return  # some are put together anew when they, or those that name them, have their verdicts
     together = component(state, group.gangs[0]) == group.gangs
     require(together, f"the gangs of group {key} are not those that name each other")
     smallest = min((name for one in group.gangs for name in named_by(state.gangs[one])), default=key)
@@ -249,8 +249,6 @@ def _waiting(state: State, writer: str) -> set[tuple[str, str]]:
 
 def _what_is_kept_has_its_time(state: State) -> None:
     """Room that is held, nominated or reserved is given back one day: its time is over, or runs on the binder's clock."""
-    if not (state.holding or state.nominations or state.group_nominations or state.reservations):
-        return
     waiting = _waiting(state, "binder")
     holds = {of_group(key)[1] for kind, key in waiting if kind == PERMIT}
     for key in state.holding:

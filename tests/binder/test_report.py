@@ -278,6 +278,7 @@ def test_events_that_say_different_things_have_different_names() -> None:
     said += [failed(f"{number} of its pods have a node") for number in range(MOST_TOLD)]  # no words of a webhook
     said += [refused("f", "x", uid="v"), scheduled(ev.PodBound(uid="u", namespace="ml", name="p", node="n0"), 0).name]
     assert len(set(said)) == len(said)
+    assert all(name.startswith(("p.", "q.")) for name in said), "each begins like the object that it is about"
     assert refused("f", "x") == refused("f", "x", resource_version="2"), "a restart tells nothing twice"
 
 

@@ -160,6 +160,7 @@ def test_the_digest_tells_states_apart() -> None:
         (b"epoch 1\n", b'epoch "first"\n', "epoch: Expected `int`"),
         (b"epoch 1\n", b"", "without epoch"),
         (b"epoch 1\n", b"era 1\n", "'era', which this version does not record"),
+        (b"epoch 1\n", b"\xe5poch 1\n", "poch', which this version does not record"),
         (b'"stage":"held"', b'"stage":7', r"claims: Expected `str`, got `int` - at `\$\[\.\.\.\].stage`"),
         (b"epoch 1\n", b"epoch 1", "epoch: JSON is malformed"),
     ],
@@ -285,6 +286,15 @@ def test_an_event_of_somebody_elses_is_ignored_and_counted(writer: str, event: e
     assert world.state.ignored == {type(event).__name__: 1}
     after = records(world.state)
     assert {name for name in after if after[name] != before.get(name)} == {b"sequence", b"ignored"}
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_a_snapshot_of_what_is_not_folded_yet_is_ignored_and_counted(ahead: int) -> None:
+    """Its own commit is not, either: who took it had not read that."""
+    world = busy()
+    taken = ev.SnapshotTaken(sequence=world.state.sequence + ahead, digest="d", bytes=1, state=1)
+    world.append("binder", [taken], cause="by hand")
+    assert (world.state.snapshots, world.state.ignored) == ({}, {"SnapshotTaken": 1})
 
 
 def test_every_event_has_its_transition() -> None:

@@ -97,6 +97,15 @@ def _elsewhere(state: State) -> None:
     state.groups["default/train"].partition += 1
 
 
+def _of_strangers(state: State) -> None:
+    """A gang is planned with another, and neither names the other."""
+    train, huge = state.gangs["default/train"], state.groups["default/huge"]
+    del state.groups[train.group]
+    train.group, huge.gangs = huge.key, (huge.key, train.key)
+    for uid in train.members:
+        state.pods[uid].group = huge.key
+
+
 CASES: list[tuple[Callable[[State], None], str]] = [
     (_claim_of_nobody, r"has no pod \(7\.13\)"),
     (_finished_pod_with_room, r"finished pod .* holds room \(7\.13\)"),
@@ -117,6 +126,7 @@ CASES: list[tuple[Callable[[State], None], str]] = [
     (_no_deadlines_of("nomination", "binder"), r"a replacement of train-0 has no bound \(7\.13\)"),
     (_no_deadlines_of("backoff", "planner.a"), r"backs off for ever \(7\.12\)"),
     (_no_deadlines_of("retry", "planner.a"), r"is never tried again \(7\.12\)"),
+    (_of_strangers, "gangs of group default/huge are not those that name each other"),
     (_elsewhere, r"not in that of default/train \(section 2\)"),
 ]
 
