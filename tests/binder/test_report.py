@@ -203,6 +203,9 @@ def test_a_gang_that_is_too_large_is_told_by_which_limit() -> None:
     )
     world.append("planner.a", [refusal], cause="by hand")
     assert told(first) == [too_large]
+    again = msgspec.structs.replace(refusal, detail=too_large.replace("9 bytes", "12 bytes"))
+    world.append("planner.a", [again], cause="by hand")
+    assert told(first) == [""], "nor for a count here"
 
 
 def test_a_gang_that_is_set_aside_again_is_told_about_which_node() -> None:
@@ -288,6 +291,7 @@ def test_events_that_say_different_things_have_different_names() -> None:
         ("spec.minMember", "abc", "an integer", "spec.minMember is 'abc'; expected an integer"),
         ("status.allocatable", "", "a quantity", "status.allocatable is empty or missing; expected a quantity"),
         ("spec.priority", "", "int, got str", "spec.priority: expected int, got str"),
+        ("spec.priority", "x", "int, got str", "spec.priority is 'x'; expected int, got str"),
         ("", "", "object, got array", "expected object, got array"),
     ],
 )

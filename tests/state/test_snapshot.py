@@ -197,6 +197,7 @@ def test_what_is_packed_comes_back_and_equal_states_are_equal_bytes() -> None:
     state = busy().state
     packed, digest = snapshot.FORM.pack(state)
     assert digest == snapshot.digest(state)
+    assert packed[4:8] == bytes(4), "gzip's head says no time"
     again = unpacked(packed, digest)
     assert snapshot.FORM.pack(again) == (packed, digest)
     assert len(packed) < len(snapshot.encode(state)) / 3
