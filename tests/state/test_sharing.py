@@ -36,7 +36,7 @@ def test_equal_parts_are_one_object(restored: bool) -> None:
         assert any(one is uid for one in node.claims)
     digests = {pod.fact.scheduling_class: pod.fact.scheduling_class for pod in state.pods.values()}
     assert all(pod.fact.scheduling_class is digests[pod.fact.scheduling_class] for pod in state.pods.values())
-    assert all(key is state.pods[uid].group for key, group in state.groups.items() if (uid := group.pod))
+    assert all(key is state.pods[group.pod].group for key, group in state.groups.items() if group.pod)
     for gang in state.gangs.values():
         assert len({id(state.pods[uid].fact.gang) for uid in gang.members}) == 1
 
