@@ -144,9 +144,18 @@ def test_a_damaged_state_is_named(damage: Callable[[State], None], sentence: str
 
 
 def with_everything() -> State:
-    """Beside all tables: host ports that are taken, and pods that ask for what their node has not."""
+    """Beside all tables: host ports that are taken, proposed, given back, or on a node that nobody knows; and pods that
+    ask for what their node has not."""
     world = with_all_tables()
-    world.pod("opens", ports=(HostPort("", "TCP", 80),), node="n8")
+    for name, port, node in (
+        ("opens", 80, "n8"),
+        ("early-opens", 80, "n7"),
+        ("closes", 81, "n1"),
+        ("may-open", 82, ""),
+    ):
+        world.pod(name, ports=(HostPort("", "TCP", port),), node=node)
+    world.deleted("closes")
+    world.propose("pod/default/may-open", {"may-open": "n1"})
     for name in ("strange", "stranger"):
         world.pod(name, gpu=1, node="n8")
     return world.state
@@ -163,8 +172,7 @@ def _class_gone(state: State) -> None:
 
 
 def _port_held_twice(state: State) -> None:
-    (held,) = state.table.ports.values()
-    held[HostPort("", "TCP", 80)] += 1
+    state.table.ports[state.table.rows["n8"]][HostPort("", "TCP", 80)] += 1
 
 
 def _other_cohort(state: State) -> None:
