@@ -225,15 +225,6 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
             raise Violated(f"group {key} is of no pod and no gang")
         elif group.partition != partition_of(key):
             raise Violated(f"group {key} is in partition {group.partition}, not in its own (section 2)")
-        highest = max(_priorities(state, group), default=None)
-        require(group.priority == highest, f"group {key} is of priority {group.priority}, and its pods of {highest}")
-
-
-def _priorities(state: State, group: Group) -> list[int]:
-    """Of its pods."""
-    if group.pod:
-        return [state.pods[group.pod].fact.priority]
-    return [one for key in group.gangs if key in state.tallies for one in state.tallies[key].priorities]
 
 
 def _are_those_that_name_each_other(state: State, key: str, group: Group) -> None:

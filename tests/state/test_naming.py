@@ -115,12 +115,12 @@ def test_a_gang_that_waits_to_be_planned_with_another_keeps_no_others_waiting(na
     assert world.state.groups["default/c"].gangs == ("default/c", "default/d")
 
 
-def test_the_first_pod_of_gangs_that_their_pod_groups_put_together_waits_for_all_of_them() -> None:
+def test_gangs_that_their_pod_groups_put_together_before_they_have_pods_are_one_group_of_their_priority() -> None:
     world, names = World(), ("default/a", "default/b")
     for name in ("a", "b"):
         world.pod_group(name, 1, dialect="koordinator/v1alpha1", groups=names)
-    world.pod("b-0", "b", dialect="koordinator/v1alpha1")
-    assert [group.gangs for group in world.state.groups.values()] == [names]
+    world.pod("b-0", "b", dialect="koordinator/v1alpha1", priority=5)
+    assert [(group.gangs, group.priority) for group in world.state.groups.values()] == [(names, 5)]
 
 
 def test_gangs_that_stay_together_keep_their_place_also_when_one_names_another_that_is_not_there() -> None:

@@ -275,8 +275,6 @@ OF_EVERYTHING: list[tuple[Callable[[State], object], str]] = [
     (lambda state: _group(state, "default/more", phase="awaiting"), r"awaits a verdict on nothing \(7\.12\)"),
     (lambda state: _group(state, "pod/default/alone", pod=""), "pod/default/alone is of no pod and no gang"),
     (lambda state: _group(state, "pod/default/alone", partition=64), r"not in its own \(section 2\)"),
-    (lambda state: _group(state, "pod/default/late", priority=1), "late is of priority 1, and its pods of 0"),
-    (lambda state: _group(state, "default/touched", priority=-1), "touched is of priority -1, and its pods of 0"),
     (lambda state: state.highest.update(dict.fromkeys(state.highest, -1)), "is of a priority above -1"),
     (lambda state: state.highest.clear(), "is of a priority above None"),
     (lambda state: state.highest.update({1: 0}), r"noted of a cohort that is gone \(7\.13\)"),
