@@ -26,7 +26,8 @@ from events.wire import UNDECODABLE
 from services.state.slices import at_once
 
 PORTION = 1_000
-"""Entries of a table that share a line: a few milliseconds of work."""
+"""Entries of a table that share a line: a few milliseconds of work. It is part of what a digest is of, and those stand in
+logs: with another one `verify` would take each large state for a different one."""
 COMPRESSION = 1
 """gzip's quickest level: a fifth of the bytes; the slower ones save little more (`benchmarks.snapshots`)."""
 SNAPSHOTS_KEPT = 2

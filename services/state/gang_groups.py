@@ -48,7 +48,7 @@ def _regrouped(state: State, touched: dict[str, tuple[str, ...]]) -> bool:
         if key not in kept:
             groups.drop(state, group)
     for gangs in components:
-        if gangs[0] in kept and before[gangs[0]].gangs == gangs:
+        if gangs[0] in kept:
             groups.wake(state, before[gangs[0]])
         else:
             _form(state, gangs, before)
@@ -102,11 +102,11 @@ def _form(state: State, gangs: tuple[str, ...], before: dict[str, Group]) -> Non
         key,
         _partition(state, gangs),
         state.sequence,
-        min((one.created_ns for one in came_from), default=pods[members[0]].fact.created_ns),
+        min(one.created_ns for one in came_from),
         gangs=gangs,
         priority=max(pods[uid].fact.priority for uid in members),
-        attempts=max((one.attempts for one in came_from), default=0),
-        failed_ns=min((one.failed_ns for one in came_from), default=0),
+        attempts=max(one.attempts for one in came_from),
+        failed_ns=min(one.failed_ns for one in came_from),
         changed=state.sequence,
     )
     for one in gangs:

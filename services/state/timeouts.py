@@ -36,7 +36,7 @@ def rules_apply(state: State, group: Group) -> bool:
 
 def stands(state: State, group: Group) -> bool:
     """Whether a gang of the group has timed out and its user did nothing since."""
-    return bool(group.gangs) and any(gang_stands(state, state.gangs[key]) for key in group.gangs)
+    return any(gang_stands(state, state.gangs[key]) for key in group.gangs)
 
 
 def gang_stands(state: State, gang: Gang) -> bool:

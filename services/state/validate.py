@@ -167,8 +167,9 @@ def _claims_have_their_pods(state: State) -> None:
     for uid in state.marks:
         require(uid in state.pods, f"pod {uid} is to say something, and there is none (7.13)")
     for uid, nomination in state.nominations.items():
-        holds = replacement_key(uid) in state.claims
-        require(holds == bool(nomination.node), f"nomination {uid} holds no room, or other room than it says")
+        room = state.claims.get(replacement_key(uid))
+        holds = room.node if room is not None else ""
+        require(holds == nomination.node, f"nomination {uid} holds no room, or other room than it says")
     require(nominations.counted(state) == state.kept_for, "room is nominated for members of other gangs")
 
 
@@ -229,8 +230,8 @@ def _gangs_are_with_those_they_wait_for(state: State) -> None:
 def _are_those_that_name_each_other(state: State, key: str, group: Group) -> None:
     require(group.key == min(group.gangs) and not group.pod, f"group {key} is not called by its smallest gang")
     require(all(state.gangs[one].group == key for one in group.gangs), f"group {key} has gangs of other groups")
-    if group.phase == AWAITING or group.held or state.regrouping:
-        return  # it is put together anew when it has its verdict
+    if state.regrouping:
+        return  # some are put together anew when they, or those that name them, have their verdicts
     together = component(state, group.gangs[0]) == group.gangs
     require(together, f"the gangs of group {key} are not those that name each other")
     smallest = min((name for one in group.gangs for name in named_by(state.gangs[one])), default=key)
@@ -248,8 +249,6 @@ def _waiting(state: State, writer: str) -> set[tuple[str, str]]:
 
 def _what_is_kept_has_its_time(state: State) -> None:
     """Room that is held, nominated or reserved is given back one day: its time is over, or runs on the binder's clock."""
-    if not (state.holding or state.nominations or state.group_nominations or state.reservations):
-        return
     waiting = _waiting(state, "binder")
     holds = {of_group(key)[1] for kind, key in waiting if kind == PERMIT}
     for key in state.holding:
@@ -281,11 +280,12 @@ def _reservations_are_of_somebody(state: State) -> None:
         require(key not in state.room_requests, f"{key} asks for room that is reserved for it")
         named = all(pods > 0 for of_class in reservation.room for pods in of_class.nodes.values())
         require(bool(reservation.room) and named, f"the reservation of {key} names no room")
-    for place, highest in state.highest.items():
-        alone = [state.groups[key].priority for key in state.cohorts[place].groups if state.groups[key].pod]
-        require(
-            max(alone, default=highest) <= highest, f"a pod of the cohort of {place} is of a priority above {highest}"
-        )
+    require(state.highest.keys() <= state.cohorts.keys(), "a priority is noted of a cohort that is gone (7.13)")
+    for place, cohort in state.cohorts.items():
+        alone = [group.priority for key in cohort.groups if (group := state.groups[key]).pod]
+        highest = state.highest.get(place)
+        bounded = not alone or (highest is not None and max(alone) <= highest)
+        require(bounded, f"a pod of the cohort of {place} is of a priority above {highest}")
     for key, basis in state.lacked_room.items():
         require(key in state.ready and basis <= state.sequence, f"{key} lacked room at {basis}, and is not tried again")
     for key, request in state.room_requests.items():

@@ -276,7 +276,9 @@ async def test_a_gang_says_so_when_a_pod_is_not_its_own_any_more_that_was_on_its
     world.append("binder", [failed], cause="outcome")
     await reader.round()
     assert reader.client.phases[written:] == (["Pending", "Scheduling"] if other else ["Pending"])
+    assert world.state.moved == ["train-1"]
     world.deleted("train-1")
+    assert world.state.moved == [], "it is of one commit"
     await reader.round()
     assert reader.client.phases[written:] == (["Pending", "Scheduling", "Pending"] if other else ["Pending"])
 

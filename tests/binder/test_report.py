@@ -203,6 +203,9 @@ def test_a_gang_that_is_too_large_is_told_by_which_limit() -> None:
     )
     world.append("planner.a", [refusal], cause="by hand")
     assert told(first) == [too_large]
+    again = msgspec.structs.replace(refusal, detail=too_large.replace("9 bytes", "12 bytes"))
+    world.append("planner.a", [again], cause="by hand")
+    assert told(first) == [""], "nor for a count here"
 
 
 def test_a_gang_that_is_set_aside_again_is_told_about_which_node() -> None:
@@ -235,6 +238,7 @@ def test_an_event_has_a_name_that_the_api_takes_however_long_its_pods_is(cut: st
 def test_what_kubectl_describe_shows() -> None:
     """As the kube-scheduler says it: type Normal for what was done, Warning for what was not."""
     done = scheduled(ev.PodBound(uid="u", namespace="ml", name="train-0", node="n0"), 7)
+    assert done.name.startswith("train-0.")
     assert done[1:] == (
         ("v1", "Pod", "ml", "train-0", "u"),
         "Scheduled",
@@ -274,8 +278,10 @@ def test_events_that_say_different_things_have_different_names() -> None:
 
     said = [failed("no room"), failed("no room at all"), failed("no room", name="q"), failed("no room", uid="v")]
     said += [refused("f", "x"), refused("f", "y"), refused("g", "x"), refused("f", "x", name="q")]
+    said += [failed(f"{number} of its pods have a node") for number in range(MOST_TOLD)]  # no words of a webhook
     said += [refused("f", "x", uid="v"), scheduled(ev.PodBound(uid="u", namespace="ml", name="p", node="n0"), 0).name]
     assert len(set(said)) == len(said)
+    assert all(name.startswith(("p.", "q.")) for name in said), "each begins like the object that it is about"
     assert refused("f", "x") == refused("f", "x", resource_version="2"), "a restart tells nothing twice"
 
 
@@ -285,6 +291,7 @@ def test_events_that_say_different_things_have_different_names() -> None:
         ("spec.minMember", "abc", "an integer", "spec.minMember is 'abc'; expected an integer"),
         ("status.allocatable", "", "a quantity", "status.allocatable is empty or missing; expected a quantity"),
         ("spec.priority", "", "int, got str", "spec.priority: expected int, got str"),
+        ("spec.priority", "x", "int, got str", "spec.priority is 'x'; expected int, got str"),
         ("", "", "object, got array", "expected object, got array"),
     ],
 )

@@ -64,6 +64,22 @@ def test_a_large_gang_of_one_class_is_judged_in_slices(monkeypatch: pytest.Monke
     assert [type(event) for event in world.judge()] == [ev.GangPermitted]
 
 
+def test_a_slice_is_over_by_counts_and_the_next_begins_at_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "SLICE_CLASSES", 3)
+    monkeypatch.setattr(pace, "SLICE_PODS", 3)
+    looked = pace.Pace()
+    assert [looked.over_before_class() for _ in range(7)] == [False, False, True] * 2 + [False]
+    assert [looked.over_before_pods(pods) for pods in (1, 1, 1, 2, 2, 1, 9)] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
 def test_labels_that_pods_would_like_are_not_coded_by_the_binder() -> None:
     """It judges what must be; each was a column of all nodes, kept up from then on."""
     world = World()

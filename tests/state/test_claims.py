@@ -186,6 +186,8 @@ def test_outcomes_for_absent_uids_are_inert(outcome: ev.Event) -> None:
         ev.NodeDeleted(name="n9", uid="x"),
         ev.NodeDeleted(name="n0", uid="of an earlier node"),
         ev.PodGroupDeleted(namespace="default", name="train", uid="of an earlier one", dialect="x"),
+        ev.PriorityClassDeleted(name="ghost", uid="ghost"),
+        ev.RejectionEnded(kind="Node", namespace="", name="ghost", uid="ghost"),
     ],
     ids=lambda event: type(event).__name__,
 )
@@ -194,6 +196,13 @@ def test_facts_about_what_is_not_there_are_inert(fact: ev.Event) -> None:
     before = unplaced(world.state)
     world.facts(fact)
     assert unplaced(world.state) == before
+
+
+def test_a_node_that_is_only_named_by_its_claims_stays_when_one_of_its_name_is_gone() -> None:
+    world = World()
+    world.pod("early", node="n9")
+    world.facts(ev.NodeDeleted(name="n9", uid="x"))
+    assert list(world.state.nodes["n9"].claims) == ["early"]
 
 
 @pytest.mark.parametrize("stage", ["proposed", "permitted", "bound"])

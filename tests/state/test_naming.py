@@ -12,6 +12,7 @@ from events.objects import Declaration
 from services.state import groups, membership, snapshot
 from services.state.fold import State
 from services.state.naming import component
+from services.state.partitions import partition_of
 from services.state.records import Gang
 from tests.state.looks import Counting
 from tests.world import World
@@ -94,6 +95,47 @@ def test_of_gangs_that_name_each_other_in_one_commit_the_names_are_gone_through_
     state.apply_stored(world.log.commits[-1])
     assert bool(state.regrouping) == frozen
     assert state.gangs.looks < 10 * len(keys) ** 2
+
+
+@pytest.mark.parametrize("names_first", [False, True], ids=["its own group", "another's"])
+def test_a_gang_that_waits_to_be_planned_with_another_keeps_no_others_waiting(names_first: bool) -> None:
+    """Of a gang that holds room the membership is frozen: it names the other itself, or did before that came."""
+    world, names = World(), {"mode": "NonStrict", "groups": ("default/a", "default/b")}
+    world.node("n0", cpu=1)
+    world.koordinator("default/a", 2, 2, names if names_first else {"mode": "NonStrict"})
+    world.propose("default/a", {"a-0": "n0"})
+    world.judge()
+    assert world.state.groups["default/a"].held
+    world.koordinator("default/b", 1, 1, {"groups": ("default/a", "default/b")})
+    if not names_first:
+        world.koordinator("default/a", 2, 2, names)
+    assert world.state.regrouping
+    for key in ("default/c", "default/d"):
+        world.koordinator(key, 1, 1, {"groups": ("default/c", "default/d")})
+    assert world.state.groups["default/c"].gangs == ("default/c", "default/d")
+
+
+def test_gangs_that_their_pod_groups_put_together_before_they_have_pods_are_one_group_of_their_priority() -> None:
+    world, names = World(), ("default/a", "default/b")
+    for name in ("a", "b"):
+        world.pod_group(name, 1, dialect="koordinator/v1alpha1", groups=names)
+    world.pod("b-0", "b", dialect="koordinator/v1alpha1", priority=5)
+    assert [(group.gangs, group.priority) for group in world.state.groups.values()] == [(names, 5)]
+
+
+def test_gangs_that_stay_together_keep_their_place_also_when_one_names_another_that_is_not_there() -> None:
+    """But for one whose name is the smallest: it says to which partition they belong."""
+    world, names = World(), ("default/b", "default/c")
+    for key in names:
+        world.koordinator(key, 1, 1, {"groups": names})
+    world.plan()
+    group = world.state.groups["default/b"]
+    since = group.since
+    world.koordinator("default/c", 1, 1, {"groups": (*names, "default/d")})
+    assert (group, since) == (world.state.groups["default/b"], group.since)
+    world.koordinator("default/c", 1, 1, {"groups": ("default/a", *names)})
+    formed = world.state.groups["default/b"]
+    assert (formed.since, formed.partition) == (world.state.sequence, partition_of("default/a"))
 
 
 def test_a_fact_about_a_gang_that_many_name_asks_each_for_one_gang_that_it_waits_for(

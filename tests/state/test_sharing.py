@@ -30,12 +30,13 @@ def test_equal_parts_are_one_object(restored: bool) -> None:
     assert len(state.claims) == 7
     for uid, claim in state.claims.items():
         pod, node = state.pods[uid], state.nodes[claim.node]
-        assert claim.uid is pod.fact.uid
+        assert uid is claim.uid is pod.fact.uid
         assert claim.group is pod.group
         assert claim.node is pod.node
         assert any(one is uid for one in node.claims)
     digests = {pod.fact.scheduling_class: pod.fact.scheduling_class for pod in state.pods.values()}
     assert all(pod.fact.scheduling_class is digests[pod.fact.scheduling_class] for pod in state.pods.values())
+    assert all(key is state.pods[group.pod].group for key, group in state.groups.items() if group.pod)
     for gang in state.gangs.values():
         assert len({id(state.pods[uid].fact.gang) for uid in gang.members}) == 1
 

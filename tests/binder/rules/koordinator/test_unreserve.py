@@ -79,6 +79,19 @@ def test_a_gang_that_becomes_koordinators_while_it_waits_has_its_time_all_the_sa
     assert [type(event) for event in world.judge()] == [ev.GangTimedOut, ev.GangReleased]
 
 
+def test_a_pod_that_runs_says_so_as_those_that_wait() -> None:
+    world = World()
+    world.node("n0", cpu=2)
+    world.koordinator("default/a", 3, 3, {"mode": "NonStrict", "match_policy": "waiting-and-running"})
+    world.assigned("a-0", "n0")
+    world.plan()
+    world.judge()
+    assert list(world.state.groups["default/a"].held) == ["a-1"]
+    world.pass_s(11)
+    world.judge()
+    assert list(world.state.marks) == ["a-0", "a-1", "a-2"]
+
+
 def test_pods_that_are_on_their_way_out_say_nothing() -> None:
     """To all the pods belong to the Gang: those that still are."""
     world, uids = waiting(pods=5)
