@@ -415,6 +415,21 @@ def test_what_is_edited_is_said() -> None:
     world.pod("web")
     world.pod("web", priority=7, cpu=2)
     assert told(world, "default/web", POD)[-1] == "changed: priority 7, it was 0; what it asks for"
+    for candidate, whose in ((False, "another scheduler's now"), (True, "this scheduler's now")):
+        world.pod("web", priority=7, cpu=2, candidate=candidate)
+        assert told(world, "default/web", POD)[-1] == f"changed: {whose}"
+
+
+def test_a_declaration_is_said_with_all_that_counts_of_it() -> None:
+    world = World()
+    world.pod_group("train", 3, 30_000, mode="NonStrict", task_minimums={"ps": 1, "worker": 2}, priority=5)
+    world.pod("train-0", "train", dialect="coscheduling/v1alpha1")
+    said = "minimum 3, NonStrict, of its tasks ps 1, worker 2, waiting time 30 s, priority 5"
+    assert f"declared: {said}" in told(world, TRAIN)
+    world.pod_group("train", 3, 30_000, mode="NonStrict", task_minimums={"ps": 2}, priority=5)
+    assert told(world, TRAIN)[-1] == "declared anew: minimums of tasks ps 2, it was ps 1, worker 2"
+    world.pod_group_deleted("train")
+    assert told(world, TRAIN)[-1] == "declared no more: there is no PodGroup of its gang, nor a pod that declares it"
 
 
 def test_optional_pods_that_find_no_place_are_dropped() -> None:
@@ -427,7 +442,7 @@ def test_optional_pods_that_find_no_place_are_dropped() -> None:
     world.judge()
     why = "its place was not there any more; its gang starts without it"
     assert told(world, TRAIN)[-2:] == ["permitted: 1 pod on node n0, to be bound", f"dropped: 1 pod: {why}"]
-    assert told(world, "default/train-1", POD)[-1] == f"dropped: {why}"
+    assert told(world, "default/train-1", POD)[-2:] == ["proposed: on node n1", f"dropped: {why}"]
     assert told(world, "default/train-0", POD)[-1] == "permitted: on node n0, to be bound"
 
 

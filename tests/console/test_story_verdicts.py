@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import Place
+from events.objects import NodeAssignment, Place
 from events.policy import DEFAULT_POLICY
 from services.console.story import POD
+from services.state.partitions import PARTITIONS
 from tests.binder.failing import fail, running
+from tests.binder.rules.starvation.test_reserving import ask, starving
 from tests.binder.test_nominations import after_three
-from tests.console.stories import stands, told
+from tests.console.stories import stands, story_of, told
 from tests.test_starvation import Busy, policy
 from tests.world import World
 
@@ -69,6 +71,25 @@ def test_what_the_fold_leaves_as_it_was_is_no_line() -> None:
     assert told(world, TRAIN) == before
 
 
+def test_how_long_it_was_held_counts_from_its_first_pod_on() -> None:
+    world = World()
+    world.node("n0")
+    world.koordinator(TRAIN, 3, 3, {"waiting_time_ms": 10_000})
+    for uid in ("train-0", "train-1"):
+        world.propose(TRAIN, {}, {uid: "n0"})
+        world.judge()
+    lines = story_of(world.log, TRAIN).lines
+    (held,) = [line for line in lines if line.what == "held"]
+    assert held.times == 2
+    world.pass_s(12)
+    world.judge()
+    (given_back,) = [line for line in story_of(world.log, TRAIN).lines if line.what == "given back"]
+    waited_s = given_back.sequence - held.sequence
+    assert given_back.reason.startswith(
+        f"2 pods: the rest did not come within its waiting time, {waited_s:.1f} s after it began to wait"
+    )
+
+
 def test_a_binding_that_fails_has_the_servers_words() -> None:
     world = World()
     world.node("n0")
@@ -91,6 +112,12 @@ def test_a_binding_that_fails_has_the_servers_words() -> None:
     )
     assert stands(world, "default/web", POD).startswith("an admission policy says no")
     world.pass_s(2)
+    world.plan()
+    world.judge()
+    world.append("binder", [failed], cause="outcome")
+    again = "binding failed: to node n0: an admission policy says no. Backs off for 2 s. (2 times)"
+    assert told(world, "default/web", POD)[-1] == again
+    world.pass_s(3)
     world.plan()
     world.judge()
     elsewhere = msgspec.structs.replace(failed, reason="AlreadyAssigned", assigned_node="n9")
@@ -127,6 +154,24 @@ def test_room_that_is_nominated_after_lost_proposals() -> None:
     assert lines[6] == "nominated no more: its time is over"
 
 
+def test_a_gang_that_is_gone_hears_nothing_of_those_that_go_on_without_it() -> None:
+    """As it was: their group has the key that its own had, so that room was said to be kept for who was not there."""
+    world = World()
+    world.node("n0")
+    both = {"groups": ("default/a", "default/b")}
+    for gang in ("default/a", "default/b"):
+        world.koordinator(gang, 1, 1, both)
+    world.deleted("b-0")
+    world.koordinator("default/a", 1, 1)
+    kept = ev.GroupNominated(group="default/a", assignments=(NodeAssignment("n0", ("a-0",)),), waiting_ms=1_000)
+    world.append("binder", [kept], cause="by hand")
+    assert told(world, "default/a")[-1].startswith("room nominated: ")
+    assert told(world, "default/b")[-1] == "gone: 1 pod so far, 0 left"
+    world.koordinator("default/b", 1, 1)
+    world.settle()
+    assert told(world, "default/b")[-1] == "bound: 1 of 1 pod bound, on node n0"
+
+
 def test_room_that_is_reserved_for_one_that_starves() -> None:
     busy = Busy(policy(after=1, hold_ms=20_000))
     while not busy.world.state.reservations:
@@ -134,12 +179,25 @@ def test_room_that_is_reserved_for_one_that_starves() -> None:
     while busy.world.state.reservations:
         busy.world.pass_s(5)
         busy.world.judge()
-    words = [line.partition(":")[0] for line in told(busy.world, TRAIN)]
-    assert [word for word in words if word in ("starves", "room reserved", "reserved no more")] == [
-        "starves",
-        "room reserved",
-        "reserved no more",
+    lines = [
+        line for line in told(busy.world, TRAIN) if line.startswith(("starves", "room reserved", "reserved no more"))
     ]
+    assert lines == [
+        "starves: it was refused for room time and again, and asks that room for 8 pods on 4 nodes is kept for it",
+        "room reserved: for 8 pods on 4 nodes, as it becomes free, for 20 s at most",
+        "reserved no more: its time is over",
+    ]
+
+
+def test_room_that_is_not_reserved_says_why() -> None:
+    world = starving("one", "two")
+    for name in ("one", "two"):
+        ask(world, name, {"n0": 3})
+    world.judge()
+    assert told(world, "default/one")[-1].startswith("room reserved: for 3 pods on 1 node, ")
+    assert told(world, "default/two")[-1] == "not reserved: as many gangs as the policy allows have room kept"
+    world.append("binder", [ev.RoomDeclined(group="default/two", reason="Overlap")], cause="by hand")
+    assert told(world, "default/two")[-1].endswith("the policy allows have room kept")
 
 
 @pytest.mark.parametrize(
@@ -156,10 +214,19 @@ def test_a_failed_members_room_is_kept_for_its_replacement(replacement: str, end
     world.pass_s(40)
     world.judge()
     assert [line for line in told(world, TRAIN) if line.startswith(ends)] != []
-    for eviction in list(world.state.evictions.values()):
+    for eviction in list(world.state.evictions.values())[:1]:
+        refused = ev.EvictionFailed(
+            uid=eviction.uid, namespace="default", name=eviction.name, message="a webhook says no"
+        )
+        world.append("binder", [refused], cause="outcome")
+        assert told(world, f"default/{eviction.name}", POD)[-1] == "not evicted: a webhook says no"
+        assert told(world, TRAIN)[-1] == f"not evicted: default/{eviction.name}: a webhook says no"
+    for number, eviction in enumerate(list(world.state.evictions.values()), 1):
         done = ev.PodEvicted(uid=eviction.uid, namespace="default", name=eviction.name)
         world.append("binder", [done], cause="outcome")
-        assert told(world, f"default/{eviction.name}", POD)[-1].startswith("evicted: ")
+        assert told(world, f"default/{eviction.name}", POD)[-1] == "evicted: accepted, or gone already"
+        many = f"{number} pod{'s' * (number != 1)} so far"
+        assert told(world, TRAIN)[-1] == f"evicted: {many}: accepted, or gone already"
 
 
 # ------------------------------------------------------------------------------------------------ what concerns everybody
@@ -178,6 +245,20 @@ def test_nobody_plans_for_it() -> None:
         f"no planner: planner.a is gone: {alone}",
         "planner: planner.b plans it",
     ]
+
+
+def test_a_planner_that_lives_is_not_said_to_be_gone() -> None:
+    """As it was, where its partition went to one that left at the same time."""
+    world = World(shards=("a", "b"))
+    world.pod("web")
+    owner = world.state.owner(world.state.groups["pod/default/web"])
+    other = {"a": "b", "b": "a"}[owner]
+    world.lose(other)
+    owners = (other,) * PARTITIONS
+    world.append("binder", [ev.PartitionsAssigned(epoch=world.state.epoch + 1, owners=owners)], cause="by hand")
+    assert told(world, "default/web", POD)[-1] == "no planner: no planner that lives owns its partition"
+    world.judge()
+    assert told(world, "default/web", POD)[-1] == f"planner: planner.{owner} plans it"
 
 
 def test_ingest_reads_the_cluster_anew_and_the_admin_sets_the_policy() -> None:

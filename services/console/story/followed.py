@@ -110,7 +110,8 @@ class Followed:
                 self.sync(uid)
         for place, proposal in state.proposals.items():
             uids = (uid for one in (*proposal.required, *proposal.optional) for uid in one.pods)
-            if ours := [uid for uid in uids if uid in self.members]:
+            there = [uid for uid in uids if uid in self.members and uid in state.claims]
+            if ours := [uid for uid in there if state.claims[uid].proposal == place]:
                 self.proposals[place] = ours
         self.look()
         self.declaration = gang.declaration if (gang := self.its_gang()) is not None else None
@@ -225,6 +226,8 @@ class Followed:
             self.gang, self.group = (pod.gang, pod.group) if pod is not None else ("", "")
         elif (gang := self.its_gang()) is not None:
             self.group = gang.group
+        elif self.group in state.groups:  # the others of its group go on without it, under the same key
+            self.group = ""
 
     # ----------------------------------------------------------------------------------------------------------- words
 
