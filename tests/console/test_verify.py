@@ -1,5 +1,7 @@
 """Verify: every decision again, and every way in which a log can lie."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -16,6 +18,7 @@ from services.state.fold import State
 from services.state.form import UnknownCommit
 from services.state.slices import at_once
 from services.state.validate import Violated
+from tests.binder.failing import fail, running
 from tests.homes import folded, put_snapshot
 from tests.world import World
 
@@ -145,11 +148,23 @@ async def test_a_decision_hidden_among_the_inputs_is_a_difference(world: World) 
     assert "GangPlaced under the cause 'outcome'" in report.difference.what
 
 
+NEVER: dict[str, Any] = {"uid": "never-0", "namespace": "default", "name": "never-0"}
+
+
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
         (ev.PodBound(uid="never-0", namespace="default", name="never-0", node="n1"), "PodBound, intended was nothing"),
+        (
+            ev.BindingFailed(**NEVER, node="n1", reason="Rejected", message="", assigned_node=""),
+            "BindingFailed, intended was nothing",
+        ),
+        (ev.BindingRenewed(**NEVER, node="n1", resource_version="9"), "BindingRenewed, intended was nothing"),
         (ev.PodEvicted(uid="alone-0", namespace="default", name="alone-0"), "PodEvicted, intended was nothing"),
+        (ev.EvictionFailed(**NEVER, message="no"), "EvictionFailed, intended was nothing"),
+        (ev.TimeoutMarked(pods=(("never-0", "9"),)), "TimeoutMarked, intended was nothing"),
+        (ev.TimeoutMarkRenewed(pods=(("never-0", "9"),)), "TimeoutMarkRenewed, intended was nothing"),
+        (ev.TimeoutMarkFailed(**NEVER, message="no"), "TimeoutMarkFailed, intended was nothing"),
     ],
 )
 async def test_an_outcome_without_its_intent_is_a_difference(world: World, outcome: ev.Event, said: str) -> None:
@@ -167,6 +182,29 @@ async def test_a_binding_to_another_node_than_was_permitted_is_a_difference(worl
     report = await verify(altered(world.log, sequence, payload=envelope.encode_events(events)))
     assert report.exit_code == 1
     assert f"PodBound, intended was {bound.node}" in report.difference.what
+
+
+async def test_an_eviction_and_a_mark_that_were_intended_are_no_difference() -> None:
+    world, uids = running("evict")
+    fail(world, uids[1], "OutOfcpu")
+    world.judge()
+    world.pass_s(40)
+    world.judge()
+    world.koordinator("default/timed", 9, 9, {"mode": "NonStrict", "waiting_time_ms": 1_000})
+    world.node("n9", cpu=1)
+    world.plan()
+    world.judge()
+    world.pass_s(3)
+    world.judge()
+    assert world.state.evictions
+    assert world.state.marks
+    (first, *_), (mark, *_) = world.state.evictions.values(), world.state.marks
+    gone = ev.PodEvicted(uid=first.uid, namespace="default", name=first.name)
+    world.append("binder", [gone, ev.TimeoutMarked(pods=((mark, world.version()),))], cause="outcome")
+    report = await verify(world.log)
+    assert report.difference is None, report.difference.what
+    assert report.exit_code == 0
+    assert report.outcomes == 3 + 2
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -364,7 +402,9 @@ def test_the_word_that_a_pod_was_marked_may_come_when_its_intent_was_purged_and_
     checks = Checks(world.state)
     world.pod("later", "a")
     assert checks.unintended(ev.TimeoutMarked(pods=(("a-0", "5"),))) is None
-    assert checks.before == 1
+    checks.taken(ev.PlannerTaken(shard="b", holder="new"))
+    assert checks.unintended(ev.EvictionFailed(**NEVER, message="no")) is None
+    assert checks.before == 2
     checks.taken(ev.BinderTaken(holder="new"))
     assert checks.unintended(ev.TimeoutMarked(pods=(("a-0", "5"),))) == "", "that one never knew of it"
 
