@@ -200,7 +200,8 @@ def test_not_declared_rejected_and_mended() -> None:
     world = World()
     world.pod("train-0", "train", dialect="coscheduling/v1alpha1")
     world.settle()
-    world.facts(rejected("PodGroup", "train"))
+    for kind, name in (("PodGroup", "other"), ("Pod", "train"), ("PodGroup", "train")):
+        world.facts(rejected(kind, name))
     why = "spec.minMember is '-1'; expected at least 1"
     assert stands(world, TRAIN) == (f"1 pod not bound: gang default/train: its PodGroup train is rejected: {why}")
     world.pod_group("train", 1)
@@ -365,6 +366,9 @@ def test_a_deadlock() -> None:
     assert gives[0] == "deadlock: it gives its room back for default/gang1, default/gang2"
     assert gives[1].startswith("given back: 4 pods: gangs block each other, and the others come first")
     assert told(world, "default/gang1")[-1] == "deadlock: default/gang3 gives its room back, and it is tried at once"
+    world.pod("web")
+    world.append("binder", [ev.DeadlockFound(group="default/gang3", blocked=("default/gang1",))], cause="by hand")
+    assert [line for line in told(world, "default/web", POD) if "deadlock" in line] == []
 
 
 # --------------------------------------------------------------------------------------------- who is told what, and how

@@ -48,7 +48,54 @@ def test_a_proposal_that_the_fold_ignores_is_no_line() -> None:
     assert world.state.ignored == {"GangPlaced": 1}
     world.append("planner.a", [ev.PodBound(uid="web", namespace="default", name="web", node="n0")], cause="outcome")
     world.append("binder", [ev.PodBound(uid="web", namespace="default", name="web", node="n0")], cause="outcome")
+    about: dict[str, Any] = {"uid": "web", "namespace": "default", "name": "web"}
+    failed = ev.BindingFailed(**about, node="n0", reason="Rejected", message="no", assigned_node="")
+    evicted = [ev.PodEvicted(**about), ev.EvictionFailed(**about, message="no")]
+    about = {"group": "pod/default/web", "proposal": Place(1, 0), "node": "n0"}
+    refused = ev.ProposalRefused(reason="NoRoom", pod="", **about)
+    timed_out = ev.GangTimedOut(group="pod/default/web", pods=(("web", "1"),))
+    world.append("binder", [failed, *evicted, refused, timed_out], cause="by hand")
     assert told(world, "default/web", POD) == before
+
+
+def test_a_fact_that_comes_late_is_no_step_back() -> None:
+    world = World()
+    for name in ("n0", "n1"):
+        world.node(name)
+    world.pod("done")
+    world.pod("going")
+    world.settle()
+    world.finished("done")
+    for fact in (
+        world.terminating,
+        lambda uid: world.finished(uid, succeeded=False),
+        lambda uid: world.assigned(uid, "n1"),
+    ):
+        fact("done")
+    world.pod("done", node="n1")
+    assert told(world, "default/done", POD)[-1].startswith("succeeded: on node n")
+    world.terminating("going")
+    (node,) = world.where("going")
+    world.assigned("going", node)
+    assert told(world, "default/going", POD)[-1] == "terminating: it is being deleted"
+
+
+def test_a_node_that_a_later_fact_alone_tells_is_told_with_who_bound_it() -> None:
+    """As where ingest was away meanwhile. It was not we while no binding was intended, or one to another node."""
+    world = World()
+    for name in ("n0", "n1"):
+        world.node(name)
+    for name in ("ours", "elsewhere"):
+        world.pod(name)
+    world.plan()
+    world.judge()
+    world.pod("proposed")
+    world.plan()
+    at = {uid: claim.node for uid, claim in world.state.claims.items()}
+    at["elsewhere"] = {"n0": "n1", "n1": "n0"}[at["elsewhere"]]
+    for uid, by in (("ours", ""), ("elsewhere", ", by somebody else"), ("proposed", ", by somebody else")):
+        world.pod(uid, node=at[uid])
+        assert told(world, f"default/{uid}", POD)[-1] == f"bound: to node {at[uid]}{by}"
 
 
 def test_what_the_fold_leaves_as_it_was_is_no_line() -> None:
