@@ -175,6 +175,26 @@ async def test_an_outcome_without_its_intent_is_a_difference(world: World, outco
     assert report.difference.sequence == len(world.log.commits)
 
 
+async def test_of_an_intent_there_is_one_outcome() -> None:
+    """As it was: a permit that had failed stood for a binding that came behind, of which no state knew."""
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    about: dict[str, Any] = {"uid": "alone", "namespace": "default", "name": "alone", "node": "n0"}
+    refused = ev.BindingFailed(**about, reason="Rejected", message="no", assigned_node="")
+    for said in (refused, ev.PodBound(**about)):
+        world.plan()
+        world.judge()
+        renewed = ev.BindingRenewed(**about, resource_version="9")
+        world.append("binder", [renewed, said], cause="outcome")
+        world.pass_s(2)
+    assert (await verify(world.log)).verified
+    world.append("binder", [ev.PodBound(**about)], cause="outcome")
+    report = await verify(world.log)
+    assert (report.exit_code, report.differences) == (1, 1)
+    assert report.difference.what == "event 0: PodBound, intended was nothing"
+
+
 async def test_a_binding_to_another_node_than_was_permitted_is_a_difference(world: World) -> None:
     sequence, events = find(world.log, ev.PodBound)
     index, bound = next((i, e) for i, e in enumerate(events) if isinstance(e, ev.PodBound))
