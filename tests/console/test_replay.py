@@ -1,13 +1,18 @@
 """Replay: the state at a place, by sequence and by time."""
 
+import json
+import re
 import time
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import events as ev
 from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
+from services.cli.muster import app
 from services.console.replay import BadPlace, read_place, replay, when
 from services.console.summary import summary, waiting_groups
 from services.state import snapshot
@@ -152,6 +157,20 @@ async def test_the_summary_counts_what_is_on_its_way_and_who_is_there() -> None:
     assert found["holders"] == dict.fromkeys(("binder", "ingest", "planner.a", "planner.b"), "test")
     assert (found["ignored"], found["set_aside"], found["rejections"]) == ({"ShardLost": 1}, 0, [])
     assert list(waiting_groups(world.state)) == ["pod/default/proposed"]
+
+
+def test_for_people_it_is_a_table_with_a_place_and_who_waits(log: Path) -> None:
+    shown = CliRunner().invoke(app, ["replay", str(log)])
+    assert shown.exit_code == 0
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in shown.stdout.splitlines()]
+    place = json.loads(CliRunner().invoke(app, ["replay", str(log), "--json"]).stdout)
+    for name in ("sequence", "end", "time", "nodes", "waiting", "epoch"):
+        assert [name, str(place[name])] in rows
+    assert ["pod/default/b", "1", place["waiting_groups"]["pod/default/b"]["why"]] in rows
+    assert f"digest {place['digest']}" in shown.stdout
+    shown = CliRunner().invoke(app, ["replay", str(log), "--at", "0"])
+    assert re.search(r"│ time +│ before the first commit +│", shown.stdout)
+    assert "Waiting" not in shown.stdout
 
 
 def test_why_a_pod_waits() -> None:

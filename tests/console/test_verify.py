@@ -1,15 +1,18 @@
 """Verify: every decision again, and every way in which a log can lie."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 import events as ev
 from events import envelope, memory
 from events.envelope import decode_header
 from events.homes import copy, open_log
 from events.memory import MemoryLog
+from services.cli.muster import app
 from services.console import verify as verification
 from services.console.kinds.cluster import Checks
 from services.console.verify import Verifier, verify
@@ -348,6 +351,15 @@ async def test_a_foreign_message_is_set_aside_and_counted(world: World) -> None:
 async def test_the_whole_state_is_checked_on_the_way(world: World) -> None:
     report = await verify(world.log, validate_every=1)
     assert report.verified
+
+
+def test_how_often_it_is_checked_is_said_on_the_command_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+    monkeypatch.setattr("services.console.kinds.cluster.validate_state", lambda state: checked.append(state.sequence))
+    assert CliRunner().invoke(app, ["verify", str(log)]).exit_code == 0
+    (end,) = checked
+    assert CliRunner().invoke(app, ["verify", str(log), "--strict", "4"]).exit_code == 0
+    assert checked[1:] == [*range(4, end + 1, 4), end]
 
 
 async def test_a_state_that_is_not_sound_is_a_violation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
