@@ -80,6 +80,20 @@ def test_a_fact_that_comes_late_is_no_step_back() -> None:
     assert told(world, "default/going", POD)[-1] == "terminating: it is being deleted"
 
 
+def test_who_is_there_again_under_the_uid_of_before_is_no_other_pod() -> None:
+    """Etcd was restored from a backup. As it was: "another one of this name", of the UID that it had."""
+    world = World()
+    world.pod("web")
+    fact = world.state.pods["web"].fact
+    of_class = world.classes[fact.scheduling_class]
+    world.facts(ev.PodDeleted(uid="web", namespace="default", name="web"), of_class, fact)
+    again = "there again: under the UID of before, as where etcd was restored from a backup: without a gang, priority 0"
+    assert told(world, "default/web", POD)[1:] == ["gone: it was not bound", again]
+    world.deleted("web")
+    world.facts(of_class, msgspec.structs.replace(fact, uid="another"))
+    assert told(world, "default/web", POD)[-1].startswith("made anew: another one of this name, of the UID another: ")
+
+
 def test_a_node_that_a_later_fact_alone_tells_is_told_with_who_bound_it() -> None:
     """As where ingest was away meanwhile. It was not we while no binding was intended, or one to another node."""
     world = World()

@@ -76,8 +76,8 @@ class Followed:
         """UIDs of those that the commit brought."""
         self.time_ns = self.place = 0
         """Of the event that is being told: its writer's clock, and its place as `State.place` has it."""
-        self.had = 0
-        """How many pods it had so far."""
+        self.last = ""
+        """UID of the pod that came last; empty: it had none so far."""
         self.statuses: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         """How many pods of it have succeeded, failed, gone or been evicted so far."""
@@ -211,7 +211,7 @@ class Followed:
         if pod is None or (self.kind == GANG and pod.gang != self.name):
             self.pop(uid)
             return
-        self.had += uid not in self.members
+        self.last = self.last if uid in self.members else uid
         claim = self.state.claims.get(uid)
         on_its_way = claim is not None and claim.stage != BOUND_CLAIM
         self.put(
