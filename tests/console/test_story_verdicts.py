@@ -340,6 +340,26 @@ def test_ingest_reads_the_cluster_anew_and_the_admin_sets_the_policy() -> None:
     ]
 
 
+def test_other_versions_concern_who_waits() -> None:
+    world = World(supports=ev.VersionsAnnounced(rules=(1, 2), state=(1,)))
+    world.pod("web")
+    world.append("admin", [ev.VersionsSwitched(rules=2, state=1)], cause="admin")
+    assert told(world, "default/web", POD)[-1] == "versions switched: to rules version 2, state version 1"
+
+
+def test_a_gang_whose_pods_say_from_the_first_that_it_timed_out_is_told_so() -> None:
+    """As where its log begins anew."""
+    world = World()
+    world.node("n0")
+    for uid in ("train-0", "train-1"):
+        world.pod(uid, "train", minimum=2, dialect="koordinator/v1alpha1", timed_out=True)
+    world.settle()
+    assert "timed out: its pods say so: it is not tried until its user acts" in told(world, TRAIN)
+    for uid in ("train-0", "train-1"):
+        world.says(uid, timed_out=False)
+    assert told(world, TRAIN)[-1] == "may be tried: nothing says any more that it ran out of waiting time"
+
+
 def test_who_waits_for_nothing_hears_nothing_of_what_concerns_all_who_wait() -> None:
     world = World()
     world.node("n0")
