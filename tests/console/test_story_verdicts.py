@@ -17,7 +17,7 @@ from tests.binder.rules.starvation.test_reserving import ask, starving
 from tests.binder.test_nominations import after_three
 from tests.console.stories import stands, story_of, told
 from tests.test_starvation import Busy, policy
-from tests.world import World
+from tests.world import SECOND_NS, World
 
 TRAIN = "default/train"
 
@@ -141,7 +141,8 @@ def test_how_long_it_was_held_counts_from_its_first_pod_on() -> None:
         world.judge()
     lines = story_of(world.log, TRAIN).lines
     (held,) = [line for line in lines if line.what == "held"]
-    assert held.times == 2
+    assert (held.times, held.until_ns) == (2, held.until * SECOND_NS)
+    assert held.until > held.sequence
     world.pass_s(12)
     world.judge()
     (given_back,) = [line for line in story_of(world.log, TRAIN).lines if line.what == "given back"]
