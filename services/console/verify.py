@@ -6,10 +6,11 @@ until the commit itself comes, a few commits later. So memory holds an entry for
 payloads. A writer has read its own commits before it decides (design, rule 3): no decision is made twice.
 
 Facts, ticks, requests, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its
-intent (a pod is bound to the node that a permit before it named), and a commit may hold only what its cause allows, so
-that no decision hides among the inputs. `services.console.kinds` says who decides, and what an intent is, in each kind
-of log. `SnapshotTaken` must have the digest of the state at its sequence. What must hold of any state is checked at the
-end (`services.state.validate`), and of each permit where it is decided again (`services.console.kinds.permits`).
+intent (a pod is bound to the node that a permit before it named, and no other outcome answered that), and a commit may
+hold only what its cause allows, so that no decision hides among the inputs. `services.console.kinds` says who decides,
+and what an intent is, in each kind of log. `SnapshotTaken` must have the digest of the state at its sequence. What must
+hold of any state is checked at the end (`services.state.validate`), and of each permit where it is decided again
+(`services.console.kinds.permits`).
 
 Each stretch of a log is folded and decided by the versions that were in force there. A commit of rules that this code
 lacks is folded and not verifiable here; nothing can be said of what follows a fold that it lacks.

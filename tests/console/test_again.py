@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import events as ev
 from services.console.status import Observer
 from services.console.summary import waiting_groups
 from services.console.verify import verify
 from services.state import cohorts
 from tests.console.test_status import printed
-from tests.world import World
+from tests.world import SECOND_NS, World
 
 
 def refused() -> World:
@@ -21,6 +22,10 @@ def refused() -> World:
 
 def why(world: World) -> str:
     return waiting_groups(world.state)["default/train"][1]
+
+
+def seconds(world: World) -> float:
+    return float(why(world).removesuffix(" s.").rpartition(" ")[2])
 
 
 async def status(world: World) -> dict[str, object]:
@@ -44,14 +49,23 @@ async def test_the_time_that_is_left_is_the_logs() -> None:
     world.node("n1")
     world.pass_s(0.1)  # from the planner's first tick on it runs
     world.pass_s(0.1)
-    left = float(why(world).removesuffix(" s.").rpartition(" ")[2])
-    assert 0 < left <= 1
+    assert seconds(world) == 1
+    world.node("n2")
+    world.append("planner.a", [ev.Ticked(time_ns=world.now_ns + 3 * SECOND_NS // 10, jumped_ns=0)], cause="tick")
+    assert seconds(world) == 0.6
     world.pass_s(1.1)
     assert "Tried again" not in why(world)
     assert cohorts.waiting(world.state), "it is tried now"
     world.settle()
     assert world.where("train-0") != [""]
     assert (await verify(world.log)).verified
+
+
+async def test_who_was_given_a_reason_by_a_pod_of_its_own_is_told_when() -> None:
+    world = refused()
+    world.pod("train-2", "train", minimum=2)
+    assert why(world).endswith("Tried again in 1 s.")
+    assert (await status(world))["tried_again_s"] == {"InsufficientRoom": 1.0}
 
 
 async def test_of_a_planner_that_is_gone_no_time_is_told() -> None:

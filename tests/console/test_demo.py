@@ -89,6 +89,7 @@ def test_gangs_that_would_deadlock_run_one_after_the_other_and_the_log_verifies(
     assert found["unread"] == {"CronJob apps/v1": 1}
     assert found["warnings"] == ["Job default/later: it is suspended: no pods are made of it before it is resumed"]
     assert found["verified"] is found["settled"] is True
+    assert found["unclean"] == {}, "what else the exit code says"
     assert found["decisions"] > 0
     assert found["pods_per_second"] == pytest.approx(found["pods_bound"] / found["seconds"], rel=0.1)
     assert found["log"] == str(keep / "demo.db")
@@ -226,7 +227,7 @@ def test_the_second_act_for_machines(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["federation"]
-    assert (found["cluster"], found["settled"]) == ("a100", True)
+    assert (found["cluster"], found["settled"], found["unclean"]) == ("a100", True, {})
     assert found["stopped"] == {"v100": "R5", "h100": "R6"}
     assert found["verified"] is True
     assert found["decisions"] >= 6
@@ -283,6 +284,7 @@ def test_the_picture_names_pods_gangs_and_reasons() -> None:
     world.gang("train", 3, 3)
     world.gang("large", 9, 9)
     world.settle()
+    world.pod("foreign", node="unknown", candidate=False)
     progress = Progress()
     for stored in world.log.commits:
         progress.state.apply_stored(stored)
@@ -290,7 +292,7 @@ def test_the_picture_names_pods_gangs_and_reasons() -> None:
     with console.capture() as capture:
         console.print(picture(progress))
     text = capture.get()
-    assert "12 pods: 3 bound (0 finished), 9 waiting" in text
+    assert "1 node, 13 pods: 3 bound (0 finished), 9 waiting" in text
     assert "default/large" in text
     assert "Insufficient cpu" in text
     assert bar(1, 4) == "██████░░░░░░░░░░░░░░░░░░ 1/4"

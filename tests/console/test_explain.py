@@ -14,7 +14,7 @@ from events import envelope, subjects
 from events.envelope import Header
 from events.homes import copy, open_log
 from services.cli.muster import app
-from services.console.explain import Explained, explain
+from services.console.explain import Explained, explain, read_name
 from services.console.replay import BadPlace
 from services.console.retention import retain
 from services.console.summary import waiting_groups
@@ -77,6 +77,14 @@ async def test_a_pod_without_a_gang_has_the_name_that_replay_gives_its_group(wor
     assert await of(world, "pod/default/train") == await of(world, "default/train")
 
 
+def test_a_namespace_may_be_called_pod() -> None:
+    assert [read_name(text) for text in ("pod/web", "pod/pod/web", "pod/default/web")] == [
+        "pod/web",
+        "pod/web",
+        "default/web",
+    ]
+
+
 async def test_a_gang_of_another_project_is_called_by_its_key() -> None:
     world = World()
     world.volcano("worker", "train")
@@ -92,6 +100,9 @@ async def test_names_that_may_have_been_meant(world: World) -> None:
     world.deleted("web-0")
     assert (await of(world, "default/web")).near == ["default/web-0", "default/web-1"]
     assert (await of(world, "default/eval")).near == []
+    for number in range(2, 6):
+        world.pod(f"web-{number}")
+    assert (await of(world, "default/web")).near == ["default/web-0", "default/web-1", "default/web-2"]
 
 
 # ------------------------------------------------------------------------------------------------------------- to where
@@ -118,10 +129,13 @@ async def test_each_place_has_the_story_up_to_there_and_how_it_stood(world: Worl
 
 
 async def test_a_time_ends_before_the_first_younger_commit(world: World) -> None:
+    before = await of(world, "default/train")
     header = Header(writer="ingest", epoch=0, basis=0, time_ns=1 << 60, cause="facts")
     last = world.log._last["muster.test.ingest"]
     world.log.append_now(subjects.subject("test", "ingest"), header, envelope.encode_events([]), last)
     assert (await of(world, "default/train", "1980-01-01")).sequence == world.state.sequence
+    found = await of(world, "default/train")
+    assert (before.time_ns, found.time_ns, found.sequence) == (0, 1 << 60, before.sequence + 1)
 
 
 async def test_what_is_nobodys_commit_tells_nothing(world: World) -> None:
@@ -130,7 +144,7 @@ async def test_what_is_nobodys_commit_tells_nothing(world: World) -> None:
     last = world.log._last["muster.test.ingest"]
     world.log.append_now(subjects.subject("test", "ingest"), forged, b"[]", last)
     found = await of(world, "default/train")
-    assert (found.sequence, found.stories) == (before.sequence + 1, before.stories)
+    assert (found.sequence, found.time_ns, found.stories) == (before.sequence + 1, 0, before.stories)
 
 
 async def test_of_a_purged_log_it_begins_with_the_snapshot(world: World) -> None:
@@ -151,6 +165,7 @@ async def test_of_a_purged_log_it_begins_with_the_snapshot(world: World) -> None
     for at in (str(place - 1), "1960-01-01"):
         with pytest.raises(BadPlace, match="everything before"):
             await of(world, "default/train", at)
+    assert (await of(world, "ml/train")).near == ["default/train"]
     assert (await verify(world.log)).verified
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,66 @@ def test_who_has_no_name_gives_up_by_number(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("os.getuid", lambda: 65532)
     said = CliRunner().invoke(app, ["job", "give-up", "train", "--cluster", "v100", "--reason", "it burned"])
     assert (said.exit_code, federator.request["by"]) == (0, "uid 65532")
+
+
+GIVEN_UP = {"name": "train", "cluster": "a1", "by": "ann", "reason": "it burned"}
+ASKED: list[tuple[list[str], Any, dict[str, Any], int, str]] = [
+    (["cancel", "train"], {"cancelled": True}, {"name": "train"}, 0, "train: is being stopped on every cluster"),
+    (["cancel", "train"], {"cancelled": False}, {"name": "train"}, 1, "train: nothing of it was left"),
+    (
+        ["give-up", "train", "--cluster", "a1", "--by", "ann", "--reason", "it burned"],
+        {"given_up": True},
+        GIVEN_UP,
+        0,
+        "train: a1 is given up; the log says that ann declared it",
+    ),
+    (["status", "train"], SETTLED, {"name": "train"}, 0, "train: settled on a1"),
+    (["list"], [SETTLED | {"clusters": 3}], {"offset": 0}, 0, "│ train │ settled │ a1      │ 3  │"),
+]
+
+
+@pytest.mark.parametrize(("command", "answer", "request_", "code", "line"), ASKED)
+def test_each_asks_what_it_was_told_and_ends_with_what_was_answered(
+    command: list[str], answer: Any, request_: dict[str, Any], code: int, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federator = Federator(answer, answer)
+    monkeypatch.setattr(jobs, "_Asking", federator)
+    said = CliRunner().invoke(app, ["job", *command])
+    assert (said.exit_code, federator.asked, federator.request) == (code, [command[0]], request_)
+    assert line in said.stdout.splitlines()
+    said = CliRunner().invoke(app, ["job", *command, "--json"])
+    assert (said.exit_code, json.loads(said.stdout)) == (code, answer)
+
+
+def test_a_job_that_is_submitted_and_not_watched_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(without_tokens())
+    federator = Federator(JOB, JOB)
+    monkeypatch.setattr(jobs, "_Asking", federator)
+    said = CliRunner().invoke(app, ["job", "submit", str(file)])
+    assert (said.exit_code, said.stdout) == (0, "train: accepted as f.u1\n")
+    assert (federator.asked, federator.request) == (["submit"], {"document": without_tokens()})
+    said = CliRunner().invoke(app, ["job", "submit", str(file), "--json"])
+    assert (said.exit_code, json.loads(said.stdout)) == (0, JOB)
+
+
+def test_a_job_has_a_row_for_each_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = {
+        "cluster": "a1",
+        "priority": 1.5,
+        "name": "train-a1",
+        "phase": "submitted",
+        "run": "waiting",
+        "in_doubt": True,
+    }
+    at |= {"stopped_for": "", "given_up": "", "refusal": ""}
+    over = at | {"cluster": "b1", "phase": "ended", "in_doubt": False, "given_up": "ann"}
+    monkeypatch.setattr(jobs, "_Asking", Federator(JOB | {"clusters": [at, over]}))
+    rows = CliRunner().invoke(app, ["job", "status", "train"]).stdout.splitlines()[-3:-1]
+    assert [[cell.strip() for cell in row.strip("│").split("│")] for row in rows] == [
+        ["a1", "1.5", "submitted, in doubt", "waiting", "train-a1", ""],
+        ["b1", "1.5", "ended", "waiting", "train-a1", "given up by ann"],
+    ]
 
 
 @pytest.mark.parametrize(

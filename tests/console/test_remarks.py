@@ -3,6 +3,7 @@
 import pytest
 
 from services.console import show
+from services.console.remarks import remarks
 from services.console.simulate import simulate
 from tests.console.manifests import node, placed, pod, workload
 from tests.manifests import pod_group
@@ -38,6 +39,36 @@ def test_a_suspended_workload_is_told() -> None:
         "PyTorchJob team/train: it is suspended: no pods are made of it before it is resumed",
     ]
     assert len(found["bound"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("batch.volcano.sh/v1alpha1", "CronJob"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    ],
+)
+def test_so_is_a_suspended_job_of_another_project(version: str, kind: str) -> None:
+    job = {"apiVersion": version, "kind": kind, "metadata": {"name": "j", "namespace": "ml"}, "spec": {"suspend": True}}
+    told = [f"{kind} ml/j: it is suspended: no pods are made of it before it is resumed"]
+    assert remarks([job]) == ({}, told)
+    assert remarks([{**job, "spec": {"suspend": False}}]) == ({}, [])
+
+
+def test_what_others_name_is_read() -> None:
+    kinds = {
+        "v1": ("Namespace", "LimitRange"),
+        "node.k8s.io/v1": ("RuntimeClass",),
+        "trainer.kubeflow.org/v1alpha1": ("TrainingRuntime", "ClusterTrainingRuntime"),
+    }
+    helpers = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}} for version in kinds for kind in kinds[version]
+    ]
+    assert remarks(helpers) == ({}, [])
+    assert remarks([{**helper, "apiVersion": "example.com/v1"} for helper in helpers]).unread.keys() == {
+        f"{helper['kind']} example.com/v1" for helper in helpers
+    }
 
 
 def test_only_what_makes_no_pods_is_said_to_make_none() -> None:

@@ -1,13 +1,18 @@
 """Replay: the state at a place, by sequence and by time."""
 
+import json
+import re
 import time
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import events as ev
 from events import envelope, subjects
 from events.envelope import Header
 from events.memory import MemoryLog
+from services.cli.muster import app
 from services.console.replay import BadPlace, read_place, replay, when
 from services.console.summary import summary, waiting_groups
 from services.state import snapshot
@@ -97,6 +102,15 @@ def test_a_time_without_a_zone_is_utc_wherever_one_is(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
+    ("fraction", "beyond_ns"),
+    [("", 0), (".5", 500_000_000), (".000001234", 1_234), (".0000012", 1_200), (",123456789", 123_456_789)],
+)
+def test_a_time_has_its_nanoseconds(fraction: str, beyond_ns: int) -> None:
+    """As the log's times are told; Python's have microseconds alone."""
+    assert read_place(f"1970-01-01T00:00:01{fraction}Z") == (None, SECOND_NS + beyond_ns)
+
+
+@pytest.mark.parametrize(
     "text", ["yesterday", "-1", "٣", "12:00", "1.5", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+23:59"]
 )
 def test_what_is_no_place_says_what_was_expected(text: str) -> None:
@@ -124,6 +138,39 @@ async def test_the_summary_counts_and_names_reasons(world: World) -> None:
     pods, why = waiting["default/large"]
     assert pods == 9
     assert why.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_the_summary_counts_what_is_on_its_way_and_who_is_there() -> None:
+    world = World(shards=("a", "b"))
+    world.node("n0", cpu=2)
+    world.pod("foreign", candidate=False)
+    world.pod("proposed")
+    world.propose("pod/default/proposed", {"proposed": "n0"})
+    world.leave("b")
+    world.append("binder", [ev.ShardLost(shard="z", taken=1)], cause="outcome")
+    found = summary(world.state)
+    assert (found["sequence"], found["synced"], found["epoch"]) == (world.state.sequence, True, world.state.epoch)
+    assert (found["pods"], found["waiting"]) == ({"pending": 2}, 1), "another scheduler's does not wait for this one"
+    assert (found["proposals"], found["claims"]) == (1, {"proposed": 1})
+    assert (found["groups"], found["evictions"], found["nominations"]) == ({"awaiting": 1}, 0, 0)
+    assert (found["shards"], found["live_shards"]) == (["planner.a", "planner.b"], ["planner.a"])
+    assert found["holders"] == dict.fromkeys(("binder", "ingest", "planner.a", "planner.b"), "test")
+    assert (found["ignored"], found["set_aside"], found["rejections"]) == ({"ShardLost": 1}, 0, [])
+    assert list(waiting_groups(world.state)) == ["pod/default/proposed"]
+
+
+def test_for_people_it_is_a_table_with_a_place_and_who_waits(log: Path) -> None:
+    shown = CliRunner().invoke(app, ["replay", str(log)])
+    assert shown.exit_code == 0
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in shown.stdout.splitlines()]
+    place = json.loads(CliRunner().invoke(app, ["replay", str(log), "--json"]).stdout)
+    for name in ("sequence", "end", "time", "nodes", "waiting", "epoch"):
+        assert [name, str(place[name])] in rows
+    assert ["pod/default/b", "1", place["waiting_groups"]["pod/default/b"]["why"]] in rows
+    assert f"digest {place['digest']}" in shown.stdout
+    shown = CliRunner().invoke(app, ["replay", str(log), "--at", "0"])
+    assert re.search(r"│ time +│ before the first commit +│", shown.stdout)
+    assert "Waiting" not in shown.stdout
 
 
 def test_why_a_pod_waits() -> None:

@@ -160,12 +160,24 @@ def test_gated_pods_and_unsupported_constraints_wait_with_their_reason() -> None
     assert "topologySpreadConstraints" in found["waiting"]["default/spread"]
 
 
-def test_binpack_fills_a_node_before_the_next() -> None:
+def test_a_pod_group_that_cannot_be_read_is_no_pod_that_waits() -> None:
+    group = pod_group("g", 1)
+    group["spec"]["minMember"] = -1
+    found = placed(node("n1"), group, pod("a"))
+    assert (found["bound"], found["waiting"]) == ({"default/a": "n1"}, {})
+    assert [line.partition(":")[0] for line in found["rejected"]] == ["PodGroup default/g"]
+
+
+def test_binpack_fills_a_node_before_the_next(tmp_path: Path) -> None:
     objects = [node("n1"), node("n2"), node("n3"), *(pod(f"p{i}") for i in range(8))]
     spread = placed(*objects)["bound"]
     packed = placed(*objects, policy=changed(DEFAULT_POLICY, {"profile": "binpack"}))["bound"]
     assert len(set(spread.values())) == 3
     assert len(set(packed.values())) == 1
+    (tmp_path / "all.json").write_text("\n---\n".join(map(json.dumps, objects)))
+    for name, bound in (("default", spread), ("binpack", packed)):
+        said = CliRunner().invoke(app, ["simulate", "-f", str(tmp_path), "--profile", name, "--json"])
+        assert (said.exit_code, json.loads(said.stdout)["bound"]) == (0, bound)
 
 
 def test_an_unknown_profile_names_those_that_there_are() -> None:

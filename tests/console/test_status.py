@@ -92,6 +92,17 @@ async def test_lag_is_what_the_last_decision_had_not_seen() -> None:
     assert (await of(world))["writers"]["planner.a"]["lag"] == 3
 
 
+async def test_outcomes_and_ticks_lag_as_decisions_do() -> None:
+    world = World(shards=("a",))
+    basis = world.state.sequence
+    for i in range(3):
+        world.node(f"m{i}")
+    world.append("binder", [ev.ShardLost(shard="z", taken=1)], cause="outcome", basis=basis)
+    world.append("planner.a", [ev.Ticked(time_ns=world.now_ns, jumped_ns=0)], cause="tick", basis=basis)
+    writers = (await of(world))["writers"]
+    assert (writers["binder"]["lag"], writers["planner.a"]["lag"]) == (3, 4)
+
+
 async def test_who_names_no_basis_has_no_lag() -> None:
     """Ingest decides nothing."""
     world = World()
@@ -144,6 +155,7 @@ async def test_rates_are_of_the_last_seconds() -> None:
         world.propose(f"pod/default/{uid}", {uid: "n0"}, basis=basis)
     judged = world.judge()
     assert [type(event) for event in judged] == [ev.GangPermitted, ev.ProposalRefused]
+    world.node("n1")
     found = await of(world)
     assert found["conflicts_per_s"] == 1 / found["window_s"]
     assert round((found["decisions_per_s"] - before["decisions_per_s"]) * found["window_s"]) == 2
@@ -155,12 +167,14 @@ async def test_of_who_said_nothing_for_long_the_last_word_is_known_and_is_in_no_
 ) -> None:
     monkeypatch.setattr("services.console.status.TAIL_COMMITS", 3)
     log = MemoryLog("test")
-    for writer, second in (("admin", 0), ("ingest", 100), ("ingest", 101), ("ingest", 111)):
+    said = {"binder": ev.BinderTaken(holder="test")}
+    for writer, second in (("admin", 0), ("binder", 1), ("ingest", 100), ("ingest", 101), ("ingest", 111)):
         header = Header(writer=writer, epoch=0, basis=0, time_ns=second * SECOND_NS, cause="facts")
-        subject = subjects.subject("test", writer)
-        log.append_now(subject, header, envelope.encode_events([ev.Renewed()]), log._last.get(subject, 0))
+        subject, events = subjects.subject("test", writer), [said.get(writer, ev.Renewed())]
+        log.append_now(subject, header, envelope.encode_events(events), log._last.get(subject, 0))
     found = await (await Observer.of(log)).status("test")
-    assert (found["writers"]["admin"]["last"], found["writers"]["admin"]["age_s"]) == (1, 111)
+    for writer, sequence, age_s in (("admin", 1, 111), ("binder", 2, 110)):
+        assert (found["writers"][writer]["last"], found["writers"][writer]["age_s"]) == (sequence, age_s)
     assert found["events_per_s"] == 2 / found["window_s"], "of the last ten seconds"
 
 
@@ -266,6 +280,20 @@ async def test_a_terminal_of_24_lines_shows_the_shards_of_a_small_muster() -> No
     shown = printed(await of(World(shards=("a", "b"))), width=80).rstrip().split("\n")
     assert len(shown) < 24
     assert [line.split()[0] for line in shown[-2:]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("lease", "told"), [(None, "–"), ("", "free"), ("test", "held"), ("another", "another")])
+async def test_a_writer_and_a_shard_have_a_row_each(lease: str | None, told: str) -> None:
+    world = World(shards=("a", "b"))
+    world.pod("web")
+    world.lose("b")
+    found = await of(world)
+    found["writers"]["binder"] |= {"lease": lease, "age_s": 1.5, "lag": 7}
+    rows = [line.split() for line in printed(found).splitlines()]
+    assert ["binder", "test", told, str(world.state.sequence), "1.5", "7"] in rows
+    tried = world.state.owner(world.state.groups["pod/default/web"])
+    for shard, alive in (("a", "yes"), ("b", "no")):
+        assert [shard, alive, "32", str(int(shard == tried)), "0"] in rows
 
 
 async def test_objects_that_are_not_taken_as_they_are_are_counted() -> None:

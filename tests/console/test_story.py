@@ -200,7 +200,8 @@ def test_not_declared_rejected_and_mended() -> None:
     world = World()
     world.pod("train-0", "train", dialect="coscheduling/v1alpha1")
     world.settle()
-    world.facts(rejected("PodGroup", "train"))
+    for kind, name in (("PodGroup", "other"), ("Pod", "train"), ("PodGroup", "train")):
+        world.facts(rejected(kind, name))
     why = "spec.minMember is '-1'; expected at least 1"
     assert stands(world, TRAIN) == (f"1 pod not bound: gang default/train: its PodGroup train is rejected: {why}")
     world.pod_group("train", 1)
@@ -365,6 +366,9 @@ def test_a_deadlock() -> None:
     assert gives[0] == "deadlock: it gives its room back for default/gang1, default/gang2"
     assert gives[1].startswith("given back: 4 pods: gangs block each other, and the others come first")
     assert told(world, "default/gang1")[-1] == "deadlock: default/gang3 gives its room back, and it is tried at once"
+    world.pod("web")
+    world.append("binder", [ev.DeadlockFound(group="default/gang3", blocked=("default/gang1",))], cause="by hand")
+    assert [line for line in told(world, "default/web", POD) if "deadlock" in line] == []
 
 
 # --------------------------------------------------------------------------------------------- who is told what, and how
@@ -415,6 +419,21 @@ def test_what_is_edited_is_said() -> None:
     world.pod("web")
     world.pod("web", priority=7, cpu=2)
     assert told(world, "default/web", POD)[-1] == "changed: priority 7, it was 0; what it asks for"
+    for candidate, whose in ((False, "another scheduler's now"), (True, "this scheduler's now")):
+        world.pod("web", priority=7, cpu=2, candidate=candidate)
+        assert told(world, "default/web", POD)[-1] == f"changed: {whose}"
+
+
+def test_a_declaration_is_said_with_all_that_counts_of_it() -> None:
+    world = World()
+    world.pod_group("train", 3, 30_000, mode="NonStrict", task_minimums={"ps": 1, "worker": 2}, priority=5)
+    world.pod("train-0", "train", dialect="coscheduling/v1alpha1")
+    said = "minimum 3, NonStrict, of its tasks ps 1, worker 2, waiting time 30 s, priority 5"
+    assert f"declared: {said}" in told(world, TRAIN)
+    world.pod_group("train", 3, 30_000, mode="NonStrict", task_minimums={"ps": 2}, priority=5)
+    assert told(world, TRAIN)[-1] == "declared anew: minimums of tasks ps 2, it was ps 1, worker 2"
+    world.pod_group_deleted("train")
+    assert told(world, TRAIN)[-1] == "declared no more: there is no PodGroup of its gang, nor a pod that declares it"
 
 
 def test_optional_pods_that_find_no_place_are_dropped() -> None:
@@ -427,7 +446,7 @@ def test_optional_pods_that_find_no_place_are_dropped() -> None:
     world.judge()
     why = "its place was not there any more; its gang starts without it"
     assert told(world, TRAIN)[-2:] == ["permitted: 1 pod on node n0, to be bound", f"dropped: 1 pod: {why}"]
-    assert told(world, "default/train-1", POD)[-1] == f"dropped: {why}"
+    assert told(world, "default/train-1", POD)[-2:] == ["proposed: on node n1", f"dropped: {why}"]
     assert told(world, "default/train-0", POD)[-1] == "permitted: on node n0, to be bound"
 
 

@@ -16,16 +16,18 @@ from services.federator.timeline import GUARDED, HOLDS, KEPT, OVER, SENT, STOPS,
 
 KINDS = (SENT, WAITS, GUARDED, HOLDS, KEPT, STOPS, OVER)
 S = 1_000_000_000
+FROM_NS = 1_796_000_000 * S
 
 
 def timeline(until_s: int, **stretches: list[tuple[float, str]]) -> Timeline:
     return Timeline(
         name="train",
-        from_ns=0,
-        until_ns=until_s * S,
+        from_ns=FROM_NS,
+        until_ns=FROM_NS + until_s * S,
         priorities=dict.fromkeys(stretches, 50000),
         stretches={
-            alias: tuple(Stretch(int(from_s * S), kind) for from_s, kind in found) for alias, found in stretches.items()
+            alias: tuple(Stretch(FROM_NS + int(from_s * S), kind) for from_s, kind in found)
+            for alias, found in stretches.items()
         },
     )
 
@@ -39,6 +41,8 @@ def printed(what: object, width: int) -> list[str]:
 
 def test_a_line_for_each_cluster_with_a_mark_for_each_cell() -> None:
     line = timeline(9, a=[(0, SENT), (2, WAITS), (4, GUARDED), (6, HOLDS), (8, KEPT)], bcd=[(0, SENT), (9, STOPS)])
+    first, second, ticks, _ = printed(picture(line, 80), 80)
+    assert ticks.split() == ["0", "s", "2", "s", "4", "s", "6", "s", "8", "s"]
     first, second, *_ = printed(picture(line, 27), 27)
     assert first.split(" ", 2)[0] == "a"
     assert first[7:].count(MARKS[HOLDS]) > 1

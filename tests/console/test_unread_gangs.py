@@ -113,8 +113,16 @@ def test_nor_where_kubernetes_own_field_names_one(spec: dict[str, Any]) -> None:
     assert not unread_gangs([said])
 
 
-def test_a_minimum_that_a_pod_says_of_its_owners_pods_is_a_gang() -> None:
-    assert not unread_gangs([job(annotations={"pod-group-name": "g", "scheduling.volcano.sh/group-min-member": "2"})])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "scheduling.volcano.sh/group-min-member",
+        "scheduling.k8s.io/group-min-member",
+        "scheduling.k8s.io/group-name",
+    ],
+)
+def test_a_minimum_that_a_pod_says_of_its_owners_pods_is_a_gang(key: str) -> None:
+    assert not unread_gangs([job(annotations={"pod-group-name": "g", key: "2"})])
 
 
 def test_what_stands_on_no_pod_is_no_pods() -> None:

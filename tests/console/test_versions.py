@@ -16,9 +16,11 @@ from events.memory import MemoryLog
 from events.subjects import FEDERATION
 from services.cli.muster import app
 from services.console.errors import Unusable
+from services.console.replay import replay
 from services.console.verify import verify
 from services.console.versions import current, switch
 from services.state import snapshot
+from services.state.fold import State
 from tests.second import BOTH, second
 from tests.world import World
 
@@ -59,6 +61,21 @@ async def test_each_stretch_of_a_log_is_decided_by_what_was_in_force_there() -> 
     assert report.verified
     assert report.reproduced == report.decided == sum(one.cause == "decide" for one in stamped)
     assert report.digest == snapshot.digest(world.state)
+
+
+@pytest.mark.usefixtures("code")
+async def test_of_two_admins_at_the_same_moment_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(supports=BOTH)
+
+    async def overtaken(log: MemoryLog) -> State:
+        state: State = await replay(log)
+        world.append("admin", [ev.VersionsSwitched(rules=1, state=2)], cause="admin")
+        return state
+
+    monkeypatch.setattr("services.console.versions.replay", overtaken)
+    with pytest.raises(Unusable, match="another admin wrote just now"):
+        await switch(world.log, 2, None)
+    assert (world.state.rules_version, world.state.state_version) == (1, 2)
 
 
 async def test_rules_that_are_not_here_are_folded_and_not_verifiable() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import events as ev
 from services.federator import core
+from services.federator.backends import InDoubt, Refused
 from services.federator.explain import Line, Said, Story, explained
 from services.federator.records import ENDED
 from services.federator.requests import by_name, shown
@@ -51,6 +52,81 @@ def test_the_first_good_cluster_wins() -> None:
     ]
     assert [at.reason for at in story(world) if at.what == "to be stopped"] == [
         "a of the same priority was scheduled, and holds the job"
+    ]
+
+
+def test_each_step_of_a_race_has_its_reason() -> None:
+    world = raced(low=10, mid=20, high=50)
+    world.at(1, low="running", mid="waiting", high="waiting")
+    world.at(5, low="unknown")
+    world.at(6, low="running")
+    world.at(7, mid="failed")
+    world.at(18, high="running")
+    world.at(30, low="stopped")
+    world.at(31, high="failed")
+    over = "everything that is not kept was seen to have ended, or can never come to be"
+    placed = "it is scheduled, and nobody of higher priority is left in the race"
+    assert [(at.cluster, at.what, at.reason) for at in story(world)] == [
+        ("", "accepted", "submitted to all, by priority: low (10), mid (20), high (50)"),
+        *((cluster, "submitted", "the cluster took it") for cluster in ("low", "mid", "high")),
+        ("low", "running", "its guard time begins"),
+        ("mid", "waiting", "no guard time is earned"),
+        ("high", "waiting", "no guard time is earned"),
+        ("low", "unknown", "the cluster does not say how it is"),
+        ("low", "running", "its guard time goes on"),
+        ("mid", "failed", "out of the race"),
+        ("low", "scheduled", "it ran for its guard time of 10 min; extra time of higher priorities (R6): high 40 min"),
+        ("high", "running", "its guard time begins"),
+        ("high", "scheduled", "it ran for its guard time of 10 min and takes over from low"),
+        ("high", "placed", placed),
+        ("low", "to be stopped", "high of higher priority was scheduled"),
+        ("low", "stopped", "a run that is not kept"),
+        ("", "settled", over),
+        ("high", "failed", "the winner's run"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "rule", "reason"),
+    [
+        ("failed", "R12", "the holder is lost: the race is open again"),
+        ("waiting", "R12", "no guard time is earned"),
+        ("gone", "R20", "its cluster has nothing of it any more, and it held the job"),
+    ],
+)
+def test_what_the_holders_end_means(ends: str, rule: str, reason: str) -> None:
+    world = raced(low=10, high=50)
+    world.at(1, low="running", high="waiting")
+    world.at(12)
+    world.at(13, low=ends)
+    assert [(at.cluster, at.what, at.rule, at.reason) for at in story(world)][-1] == ("low", ends, rule, reason)
+    world.at(14, high="succeeded")
+    assert [(at.what, at.rule, at.reason) for at in story(world) if at.cluster == "high"][-2:] == [
+        ("succeeded", "R10", "before anything was decided"),
+        ("placed", "R10", "it succeeded before anything was decided"),
+    ]
+
+
+def test_what_became_of_a_submission() -> None:
+    """Each as the cluster answered, in the words of whoever said no."""
+    world = Federation(a=50, b=50, c=50, d=50)
+    world.answer("a", InDoubt(reason="timeout"))
+    world.answer("b", Refused(code="NoSuchImage", message="none of this name", of_content=True))
+    of = {"job": world.uid, "cluster": "c"}
+    world.append(ev.NameTaken(**of))
+    world.decide()
+    again = world.place("c").name
+    world.append(core.cancelled(world.job))
+    world.decide()
+    world.append(ev.SubmissionWithdrawn(job=world.uid, cluster="d"))
+    assert [(at.cluster, at.what, at.rule, at.reason) for at in story(world)][1:] == [
+        ("a", "in doubt", "R16", "no answer: timeout"),
+        ("b", "refused", "R16", "NoSuchImage: none of this name"),
+        ("c", "name taken", "R17", "what is there is somebody else's"),
+        ("c", "submitted anew", "R17", f"as {again}"),
+        ("", "cancelled", "R19", "by its user: every run is stopped"),
+        *((cluster, "to be stopped", "R19", "its user cancelled the job") for cluster in "acd"),
+        ("d", "withdrawn", "R18", "nothing had reached the cluster"),
     ]
 
 

@@ -132,6 +132,17 @@ def test_what_is_hidden_stands_in_no_line(
     assert "http://***" in told
 
 
+def test_of_what_is_hidden_the_longest_goes_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the rest of it would stand there. Three characters may be a common word."""
+    monkeypatch.setattr(logs, "_hidden", [])
+    logs.configure("feed", "prod", style="text")
+    logs.hide(["word", "password", "wordpass", "abc"])
+    logging.warning("password wordpass word abc")
+    assert capsys.readouterr().err.endswith(" *** *** *** abc\n")
+
+
 def test_warnings_are_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("feed", "prod", style="json")
     with warnings.catch_warnings():

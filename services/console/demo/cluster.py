@@ -98,6 +98,7 @@ def in_one_line(found: Outcome) -> dict[str, Any]:
         "pods_per_second": found.pods_per_second,
         "peak_pods_per_second": found.peak_pods_per_second,
         "settled": found.settled,
+        "unclean": found.unclean,
         "decisions": found.report.decisions,
         "verified": found.report.verified,
         "digest": found.report.digest,

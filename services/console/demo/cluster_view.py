@@ -25,8 +25,9 @@ def picture(progress: Progress) -> Group:
     state = progress.state
     bound, waiting = len(bound_pods(state)), len(waiting_pods(state))
     statuses = Counter(pod.status for pod in state.pods.values())
+    nodes = sum(node.fact is not None for node in state.nodes.values())
     pods = (
-        f"{counted(len(state.nodes), 'node')}, {counted(len(state.pods), 'pod')}: "
+        f"{counted(nodes, 'node')}, {counted(len(state.pods), 'pod')}: "
         f"{bound} bound ({statuses['succeeded']} finished), {waiting} waiting"
     )
     events = counted(progress.events, "event")

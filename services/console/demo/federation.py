@@ -71,6 +71,7 @@ def in_one_line(found: Outcome) -> dict[str, Any]:
     return {
         "cluster": found.cluster,
         "settled": found.settled,
+        "unclean": found.unclean,
         "stopped": stopped,
         "seconds": found.seconds,
         "decisions": found.report.decisions,

@@ -80,7 +80,7 @@ class Checks:
     def unintended(self, event: Any) -> str | None:
         """For a binding the node that was intended instead."""
         if type(event) in BINDINGS:
-            intended = self._permitted.get(event.uid, "")
+            intended = self._permitted.get(event.uid, "") if event.uid in self._open else ""
             if intended == event.node:
                 if type(event) is not ev.BindingRenewed:
                     self._open.discard(event.uid)

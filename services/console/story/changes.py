@@ -117,7 +117,7 @@ def _everybody(of: Followed) -> Iterator[Step]:
     if now.synced != before.synced:
         yield _synced(now)
     if now.planner != before.planner:
-        yield _planned(before.planner, now.planner)
+        yield _planned("" if before.planner in of.state.shards else before.planner, now.planner)
     if now.policy is not before.policy:
         yield _policy(before.policy, now.policy)
     if now.versions != before.versions:
@@ -132,7 +132,7 @@ def _synced(now: Everybody) -> Step:
 
 
 def _planned(before: str, now: str) -> Step:
-    """`before`: empty for none that was told of."""
+    """`before`: who is gone; empty for none that was told of."""
     if now:
         return Step("planner", f"planner.{now} plans it", "planner", counts=True)
     gone = f"planner.{before} is gone: " if before else ""

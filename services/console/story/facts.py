@@ -22,12 +22,15 @@ def _observed_first(of: Followed, event: ev.PodObserved) -> Iterator[Step]:
     now = of.state.pods.get(event.uid)
     if now is not None and of.kind != POD and now.gang != of.name:
         return  # it stays with another gang until what is intended for it is settled
-    of.had += 1
+    before, of.last = of.last, event.uid
     of.newcomers.append(event.uid)
     of.put(event.uid, Seen(event, event.status, event.node))
     if of.kind == POD:
-        again = f"another one of this name, of the UID {event.uid}: " if of.had > 1 else ""
-        what = "made anew" if again else "seen"
+        what, again = "seen", ""
+        if before == event.uid:
+            what, again = "there again", "under the UID of before, as where etcd was restored from a backup: "
+        elif before:
+            what, again = "made anew", f"another one of this name, of the UID {event.uid}: "
         yield Step(what, again + _of_a_pod(event), what, counts=True)
     else:
         yield standing(of, "seen", f"{counted(len(of.members), 'pod')} now")

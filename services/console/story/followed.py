@@ -76,8 +76,8 @@ class Followed:
         """UIDs of those that the commit brought."""
         self.time_ns = self.place = 0
         """Of the event that is being told: its writer's clock, and its place as `State.place` has it."""
-        self.had = 0
-        """How many pods it had so far."""
+        self.last = ""
+        """UID of the pod that came last; empty: it had none so far."""
         self.statuses: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         """How many pods of it have succeeded, failed, gone or been evicted so far."""
@@ -110,7 +110,8 @@ class Followed:
                 self.sync(uid)
         for place, proposal in state.proposals.items():
             uids = (uid for one in (*proposal.required, *proposal.optional) for uid in one.pods)
-            if ours := [uid for uid in uids if uid in self.members]:
+            there = [uid for uid in uids if uid in self.members and uid in state.claims]
+            if ours := [uid for uid in there if state.claims[uid].proposal == place]:
                 self.proposals[place] = ours
         self.look()
         self.declaration = gang.declaration if (gang := self.its_gang()) is not None else None
@@ -210,7 +211,7 @@ class Followed:
         if pod is None or (self.kind == GANG and pod.gang != self.name):
             self.pop(uid)
             return
-        self.had += uid not in self.members
+        self.last = self.last if uid in self.members else uid
         claim = self.state.claims.get(uid)
         on_its_way = claim is not None and claim.stage != BOUND_CLAIM
         self.put(
@@ -225,6 +226,8 @@ class Followed:
             self.gang, self.group = (pod.gang, pod.group) if pod is not None else ("", "")
         elif (gang := self.its_gang()) is not None:
             self.group = gang.group
+        elif self.group in state.groups:  # the others of its group go on without it, under the same key
+            self.group = ""
 
     # ----------------------------------------------------------------------------------------------------------- words
 
