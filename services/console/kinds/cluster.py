@@ -39,9 +39,7 @@ class Checks:
         """Whether the binder that writes knows of intents which were purged: what is left of the log stands on this
         state, and it took the subject before. One that took it later intends what the state has it intend."""
         self._permitted = {uid: state.claims[uid].node for uid in state.permitted}
-        """UID → the node that its last permit named."""
-        self._open = set(self._permitted)
-        """UIDs of which no outcome has said yet what became of that."""
+        """UID → the node that its last permit named, while no outcome has said what became of that."""
         self._overtaken: set[tuple[str, str]] = set()
         """UID and node of permits without an answer, of pods that wait again since: etcd was restored."""
         self._evicting = set(state.evictions)
@@ -72,18 +70,17 @@ class Checks:
                 self._marking.update(uid for uid, _ in event.pods)
 
     def _permit(self, uid: str, node: str) -> None:
-        if uid in self._open:
+        if uid in self._permitted:
             self._overtaken.add((uid, self._permitted[uid]))
-        self._open.add(uid)
         self._permitted[uid] = node
 
     def unintended(self, event: Any) -> str | None:
         """For a binding the node that was intended instead."""
         if type(event) in BINDINGS:
-            intended = self._permitted.get(event.uid, "") if event.uid in self._open else ""
+            intended = self._permitted.get(event.uid, "")
             if intended == event.node:
                 if type(event) is not ev.BindingRenewed:
-                    self._open.discard(event.uid)
+                    self._permitted.pop(event.uid, None)
                 return None
             fits = (event.uid, event.node) in self._overtaken
             return None if fits or (not intended and self._lies_before()) else intended

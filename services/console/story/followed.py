@@ -211,7 +211,8 @@ class Followed:
         if pod is None or (self.kind == GANG and pod.gang != self.name):
             self.pop(uid)
             return
-        self.last = self.last if uid in self.members else uid
+        if uid not in self.members:
+            self.last = uid
         claim = self.state.claims.get(uid)
         on_its_way = claim is not None and claim.stage != BOUND_CLAIM
         self.put(
