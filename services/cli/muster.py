@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import copy
 import gc
-import re
 import shutil
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,10 +45,6 @@ TRYING, SERVICES, LOGS, FEDERATION = "Try it", "Services", "A cluster's log", "M
 NARROW = 80
 """Terminals with fewer columns get the help of a command as plain text: the frames cut names of options short, and who
 must type them has to read them. A list of commands keeps its frames, as plain text cuts what each of them does."""
-SPEAK_NO_HTTP = ("planner", "feed")
-"""Services that talk to nothing but NATS."""
-OWN_TLS = ("ingest", "binder")
-"""Services that trust what their cluster's configuration names, and nobody else (`services.kubernetes.access`)."""
 
 app.add_typer(policy.app, name="policy", no_args_is_help=True, rich_help_panel=LOGS)
 app.add_typer(versions.app, name="versions", no_args_is_help=True, rich_help_panel=LOGS)
@@ -105,7 +99,9 @@ def _serve(role: str, as_json: bool, **flags: Any) -> None:
         chosen = settings.read({**flags, "log_format": "json" if as_json else None})
     except settings.InvalidSetting as error:
         _fail(str(error))
-    _import_aiohttp(role, chosen.nats_url)
+    from services.console import http_imports
+
+    http_imports.prepare(role, chosen.nats_url)
     from services.console.launch import serve
 
     raise typer.Exit(serve(role, chosen))
@@ -114,10 +110,11 @@ def _serve(role: str, as_json: bool, **flags: Any) -> None:
 def _serve_together(services: Sequence[str] | None, as_json: bool, **flags: Any) -> None:
     gc.disable()  # as above
     from services import settings
+    from services.console import http_imports
 
     given = {**flags, "log_format": "json" if as_json else None}
     try:
-        _import_aiohttp("binder", settings.read(given).nats_url)
+        http_imports.leave_out(settings.read(given).nats_url)  # until the planner is made, which needs none
         from services.console import together
 
         roles = services or together.ROLES
@@ -127,23 +124,6 @@ def _serve_together(services: Sequence[str] | None, as_json: bool, **flags: Any)
     except settings.InvalidSetting as error:
         _fail(str(error))
     raise typer.Exit(together.run(roles, chosen))
-
-
-def _import_aiohttp(role: str, nats_url: str) -> None:
-    """As much of aiohttp as the role needs. nats-py imports it, for websockets alone: 0.1 s of a start. And it loads the
-    system's certificates twice when it is imported, for whoever names no TLS context: 0.15 s; not for who always does.
-    """
-    if re.search("wss?://", nats_url, re.IGNORECASE):
-        return
-    if role in SPEAK_NO_HTTP:
-        sys.modules["aiohttp"] = None  # type: ignore[assignment]
-    if role in OWN_TLS:
-        import ssl
-
-        ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]
-        import aiohttp  # noqa: F401
-
-        del ssl.SSLContext.set_default_verify_paths
 
 
 def _fail(message: str) -> None:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from events.jetstream import JetStreamLog
 from events.lease import Watch
 from events.subjects import shard_of
+from services.console.http_imports import ASK_KUBERNETES
 from services.settings import PREFIX, InvalidSetting, Settings
 
 FEDERATOR = "federator"
-ASK_KUBERNETES = ("ingest", "binder")
 NATS_FILES = ("nats_credentials_file", "nats_ca_file", "nats_certificate_file", "nats_key_file")
 ACCESS_WITHIN_S = 60.0
 """How long a kubeconfig's plugin may take at a start."""

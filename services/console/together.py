@@ -1,6 +1,7 @@
 """Several services from one command, each a process of its own: ``muster run``.
 
 What they all import is imported once; then this process forks for each of them, and they share nothing but that memory.
+Who speaks no HTTP is made first, and starts on another core while this process imports what the others need besides.
 Where one ends the others are told to end, and the command ends with the exit code of the first: whoever runs it starts it
 again, as he would a single service. On Linux they die with this process, however that ends.
 """
@@ -16,8 +17,9 @@ from typing import Any
 
 from events.children import dying_with_its_parent
 from services import settings
+from services.console import http_imports
+from services.console.http_imports import ASK_KUBERNETES
 from services.console.launch import ENDING, no_log, serve
-from services.console.roles import ASK_KUBERNETES
 from services.settings import InvalidSetting, Settings
 from services.telemetry import logs
 
@@ -44,13 +46,14 @@ def of_each(roles: Sequence[str], flags: Mapping[str, Any]) -> list[Settings]:
 def run(roles: Sequence[str], chosen: Sequence[Settings]) -> int:
     """Serve all of them until one ends, or a signal comes. The exit code: in this process, and in each that it makes."""
     import_module("services.start")
-    if not set(ASK_KUBERNETES).isdisjoint(roles):
-        import_module("services.kubernetes.client")
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents hand it on, it would tell of no end
     die = dying_with_its_parent()
     running: dict[int, str] = {}
-    for role, own in zip(roles, chosen, strict=True):
+    for role, own in sorted(zip(roles, chosen, strict=True), key=lambda one: one[0] in ASK_KUBERNETES):
+        if role in ASK_KUBERNETES:
+            http_imports.import_own_tls()
+            import_module("services.kubernetes.client")
         pid = os.fork()
         if pid == 0:
             if die is not None:

@@ -38,9 +38,15 @@ except SystemExit:
 ALL, OWN, NONE = "all of it", "without certificates", "none"
 STARTED = """
 import ssl, sys
-from services.cli.muster import _import_aiohttp
+from services.console import http_imports
 system = ssl.create_default_context().get_ca_certs()
-_import_aiohttp(*sys.argv[1:])
+role, url = sys.argv[1:]
+if role == "run":  # nats-py does without; then those are made who do not
+    http_imports.leave_out(url)
+    import nats.aio.transport
+    http_imports.import_own_tls()
+else:
+    http_imports.prepare(role, url)
 assert ssl.create_default_context().get_ca_certs() == system
 try:
     from aiohttp.connector import _SSL_CONTEXT_VERIFIED
@@ -61,6 +67,8 @@ else:
         ("ingest", "nats://a", OWN),
         ("binder", "wss://a", ALL),
         ("federator", "nats://a", ALL),
+        ("run", "nats://a", OWN),
+        ("run", "wss://a", ALL),
     ],
 )
 def test_how_much_of_aiohttp_a_service_starts_with(role: str, url: str, has: str, tmp_path: Path) -> None:
