@@ -45,16 +45,16 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     """
     started = await state_at(log, form=form)
     sequence = started.state.sequence
-    confirmed = frozenset(started.state.snapshots)
+    base, confirmed = started.base, frozenset(started.state.snapshots)
     if not sequence:
         raise LogError("the log is empty: there is no state to keep")
-    if started.base is not None and started.base.sequence == sequence:
-        return started.base
-    await _drop_old(log, confirmed)  # what attempts left that ended before they came to the end of this
+    if base is not None and base.sequence == sequence:
+        return base
+    await _drop_old(log, confirmed, base)  # what attempts left that ended before they came to the end of this
     kept, data = await packed(log, started.state, form)
     del started  # room for the one that is read back
     await put(log, kept, data, form)
-    await _drop_old(log, confirmed)
+    await _drop_old(log, confirmed, base)
     return kept
 
 
@@ -73,9 +73,10 @@ async def put(log: EventLog, kept: Kept, data: bytes, form: Form[Any]) -> None:
         raise LogError(f"snapshot {kept.sequence} did not come back as it was stored")
 
 
-async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:
-    """All but the last few, those that the log confirms, without which nothing is purged, and the one on which a purged
-    log's beginning stands; those of another log before.
+async def _drop_old(log: EventLog, confirmed: Collection[int], base: Kept | None) -> None:
+    """All but the last few; those that the log confirms, without which nothing is purged; the `base` of the newest, which
+    is good, as the last few may be damaged; and the one on which a purged log's beginning stands. Those of another log
+    before.
 
     What is ahead of the end goes with one that is shown to be another log's. Else it may be this log's newest: a leader
     that was stopped, and goes on, tells an end that was long ago.
@@ -87,7 +88,7 @@ async def _drop_old(log: EventLog, confirmed: Collection[int]) -> None:
         await log.snapshots.delete(kept)
     ours = [kept for kept in listed if kept not in ahead and kept not in others]
     for kept in ours[KEPT:]:
-        if kept.sequence not in confirmed and kept != await _standing(log, ours):
+        if kept != base and kept.sequence not in confirmed and kept != await _standing(log, ours):
             await log.snapshots.delete(kept)
 
 

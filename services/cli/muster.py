@@ -114,7 +114,7 @@ def _serve_together(services: Sequence[str] | None, as_json: bool, **flags: Any)
 
     given = {**flags, "log_format": "json" if as_json else None}
     try:
-        http_imports.leave_out(settings.read(given).nats_url)  # until the planner is made, which needs none
+        http_imports.import_nats(settings.read(given).nats_url)  # as the planner has it
         from services.console import together
 
         roles = services or together.ROLES

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 import sys
+from importlib import import_module
 
 SPEAK_NO_HTTP = ("planner", "feed")
 """Services that talk to nothing but NATS."""
@@ -18,24 +19,27 @@ ASK_KUBERNETES = ("ingest", "binder")
 
 
 def prepare(role: str, nats_url: str) -> None:
-    """Before nats-py is imported."""
+    """What a process of this role imports first."""
     if role in SPEAK_NO_HTTP:
-        leave_out(nats_url)
+        import_nats(nats_url)
     if role in ASK_KUBERNETES and not _is_websocket(nats_url):
         import_own_tls()
 
 
-def leave_out(nats_url: str) -> None:
-    """Whoever imports it from now on does without, but for a NATS that is spoken to by websockets."""
-    if not _is_websocket(nats_url):
+def import_nats(nats_url: str) -> None:
+    """nats-py; without aiohttp, unless that is there, or NATS is spoken to by websockets."""
+    left_out = "aiohttp" not in sys.modules and not _is_websocket(nats_url)
+    if left_out:
         sys.modules["aiohttp"] = None  # type: ignore[assignment]
+    import_module("events.jetstream")
+    if left_out:
+        del sys.modules["aiohttp"]
 
 
 def import_own_tls() -> None:
-    """Import it, whether or not it was left out until now; without the system's certificates, if nobody did before."""
-    if sys.modules.get("aiohttp", None) is not None:
+    """aiohttp without the system's certificates, unless it is there."""
+    if "aiohttp" in sys.modules:
         return
-    sys.modules.pop("aiohttp", None)
     ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]
     import aiohttp  # noqa: F401
 

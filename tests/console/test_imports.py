@@ -42,17 +42,17 @@ from services.console import http_imports
 system = ssl.create_default_context().get_ca_certs()
 role, url = sys.argv[1:]
 if role == "run":  # nats-py does without; then those are made who do not
-    http_imports.leave_out(url)
-    import nats.aio.transport
+    http_imports.import_nats(url)
+    assert ("aiohttp" in sys.modules) == ("ws" in url.lower())
     http_imports.import_own_tls()
 else:
     http_imports.prepare(role, url)
 assert ssl.create_default_context().get_ca_certs() == system
-try:
-    from aiohttp.connector import _SSL_CONTEXT_VERIFIED
-except ImportError:
+import events.jetstream
+if "aiohttp" not in sys.modules:
     print("none")
 else:
+    from aiohttp.connector import _SSL_CONTEXT_VERIFIED
     print("all of it" if _SSL_CONTEXT_VERIFIED.get_ca_certs() else "without certificates")
 """
 
