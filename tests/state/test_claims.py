@@ -229,6 +229,17 @@ def test_a_fact_with_a_node_wins_over_whatever_was_intended() -> None:
     assert world.state.pods["train-0"].node == "n1"
 
 
+def test_a_pod_that_changed_and_was_bound_while_nobody_looked_is_where_one_fact_says() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    fact = world.state.pods["alone"].fact
+    seen = {"status": "bound", "node": "n0", "priority": 5, "resource_version": world.version()}
+    world.facts(msgspec.structs.replace(fact, **seen))
+    assert world.where("alone") == ["n0"]
+    assert world.state.claims["alone"].node == "n0"
+
+
 def test_an_older_fact_is_dropped() -> None:
     world = World()
     world.pod("alone", priority=1)
