@@ -390,7 +390,7 @@ def test_a_member_that_goes_between_permit_and_binding_is_lost_too() -> None:
 
 
 def test_a_member_that_was_lost_twice_before_that_is_decided_leaves_the_room_of_one() -> None:
-    """Its binding was refused, somebody else bound it all the same, and then it went: what counts is where it was last."""
+    """Its binding was refused, somebody else bound it all the same, and then it went: where it was last counts."""
     world = World()
     for i in range(2):
         world.node(f"n{i}")
