@@ -18,6 +18,7 @@ from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import DEFAULT_RATES, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.state.records import PROPOSED
 from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.binder.behind import heard
@@ -263,6 +264,25 @@ async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding, node: str,
     await until(lambda: not binding.effects._doubtful, "it to be settled")
     assert said(binding.outcomes) == expected
     await until(lambda: not (binding.effects._first or binding.effects._again), "the workers to be idle")
+
+
+@pytest.mark.parametrize("planned_again", [False, True])
+async def test_nor_is_anybody_told_of_an_attempt_that_was_taken_back(binding: Binding, planned_again: bool) -> None:
+    """Etcd was restored to before it; by now its pod is planned on the same node, or holds nothing."""
+    taken, other = binding.intents[:2]
+    world, effects = binding.world, binding.effects
+    effects._doubtful[taken] = "n0"
+    fact = world.state.pods[taken].fact
+    world.assigned(taken, "n0")
+    world.deleted(taken)
+    world.facts(fact)
+    if planned_again:
+        world.plan()
+        assert world.state.claims[taken].stage == PROPOSED
+    effects._put(taken)
+    await until(lambda: not effects._doubtful, "it to be looked at")
+    await binding.bind(other)
+    assert [outcome.uid for outcome in binding.outcomes if isinstance(outcome, ev.PodBound)] == [other]
 
 
 async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> None:
