@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import Membership
+from events.objects import Declaration, Membership
 from services.state.partitions import PARTITIONS, partition_of
 from services.state.records import AWAITING, IDLE, PARKED, READY
 from tests.state.parked import full, phase, refused
@@ -344,6 +344,18 @@ def test_the_priority_is_the_highest_of_those_that_are_left() -> None:
     assert world.state.groups["default/train"].priority == 5
     world.deleted("p1")
     assert world.state.groups["default/train"].priority == 3
+
+
+@pytest.mark.parametrize("low", ["a", "b"])
+def test_so_it_is_where_gangs_come_together(low: str) -> None:
+    world = World()
+    for names in ((), ("default/a", "default/b")):
+        declared = Declaration(min_member=1, waiting_time_ms=0, groups=names, said=("min_member", "groups"))
+        for gang in ("a", "b"):
+            of = {"dialect": "koordinator/v1alpha1", "declared": declared, "priority": 1 if gang == low else 5}
+            world.pod(f"{gang}-0", gang, **of)
+    (group,) = world.state.groups.values()
+    assert (group.gangs, group.priority) == (("default/a", "default/b"), 5)
 
 
 def test_a_refused_group_whose_pods_are_all_bound_elsewhere_waits_for_nothing() -> None:
