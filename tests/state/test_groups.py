@@ -199,6 +199,21 @@ def test_a_label_edit_moves_a_pod_that_waits() -> None:
     assert list(world.state.gangs["default/other"].members) == ["other-0", "train-1"]
 
 
+def test_a_pod_that_runs_and_is_moved_to_a_gang_has_started_it() -> None:
+    """Koordinator's once-satisfied: the rules are off for its other pods from then on, as if it had been bound there."""
+    world = World()
+    world.node("n0")
+    runs = world.pod("runs")
+    world.settle()
+    (waits,) = world.koordinator("default/train", 1, 3)
+    world.settle()
+    assert world.bound() == [runs]
+    of = {"dialect": "koordinator/v1alpha1", "declared": world.state.gangs["default/train"].declaration}
+    world.pod(runs, "train", **of)
+    world.settle()
+    assert world.bound() == [runs, waits]
+
+
 @pytest.mark.parametrize("gang", ["", "train"])
 def test_a_pod_that_is_nobodys_to_schedule_any_more_waits_for_nothing(gang: str) -> None:
     world = World()
