@@ -214,6 +214,8 @@ async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(bindi
         ({"node_name": "n1"}, "AlreadyAssigned"),
         ({"scheduling_gates": ({"name": "wait"},)}, "Rejected"),
         ({"deletion_timestamp": "2026-01-02T03:04:05Z"}, "PodGone"),
+        ({"phase": "Succeeded"}, "PodGone"),
+        ({"phase": "Failed"}, "PodGone"),
     ],
 )
 async def test_a_pod_that_changed_is_looked_at_until_that_has_an_answer(
