@@ -69,19 +69,6 @@ async def test_those_that_are_asked_for_again_keep_nothing_from_being_written(bi
     await until(lambda: not binding.effects._repeated, "nobody's to be repeated")
 
 
-async def test_however_many_are_kept_waiting_they_are_no_load(
-    binding: Binding, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """None of them has ended: a webhook may be busy for as long as it likes."""
-    monkeypatch.setattr(effects, "LULL_S", 60.0)
-    binding.client.busy = dict.fromkeys(binding.intents, 30.0)
-    for uid in binding.intents:
-        binding.effects._put(uid)
-    await until(lambda: len(binding.client.tried) == MANY, "each to be asked for")
-    await until(lambda: not binding.effects._first, "their answers")
-    assert not binding.effects.busy
-
-
 @pytest.mark.parametrize("concurrency", [1, 64])
 async def test_one_in_doubt_is_repeated_however_few_may_be_asked_for_at_a_time(concurrency: int) -> None:
     binding = Binding(concurrency)

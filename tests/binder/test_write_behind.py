@@ -493,18 +493,3 @@ async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: 
     client.away = False
     await writer.rounds.round(Rate(1_000.0), writer.events.due)
     assert client.events == [one.name for one in said(world.log) if isinstance(one, ev.PodBound)][-5:]
-
-
-@pytest.mark.parametrize(
-    ("reason", "told"), [("Forbidden", 1), ("Rejected", 1), ("PodGone", 0), ("AlreadyAssigned", 0)]
-)
-async def test_of_bindings_that_fail_those_that_the_server_refused_are_events(reason: str, told: int) -> None:
-    """Each once, however often it is refused before it is written: thousands may be, time and again."""
-    reader = Reader(World())
-    about = {"uid": "p", "namespace": "default", "name": "p", "node": "n0"}
-    failed = ev.BindingFailed(**about, reason=reason, message="the server's words", assigned_node="")
-    for _ in range(3):
-        reader.world.append("binder", [failed], cause="outcome")
-    reader.notice()
-    await reader.writer.rounds.round(Rate(1_000.0), reader.writer.events.due)
-    assert reader.client.events == ["p"] * told
