@@ -373,6 +373,21 @@ def test_so_it_is_where_gangs_come_together(low: str) -> None:
     assert (group.gangs, group.priority) == (("default/a", "default/b"), 5)
 
 
+def test_a_group_that_lacked_room_and_has_nothing_to_place_any_more_lacks_none() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    uids = world.gang("train", 2, 2)
+    world.settle()
+    assert phase(world) == PARKED
+    world.node("n1", cpu=1)
+    world.pass_s(2)
+    world.gang("train", 2, 2, priority=1)
+    assert (phase(world), list(world.state.lacked_room)) == (READY, ["default/train"])
+    for uid in uids:
+        world.assigned(uid, "n1")
+    assert not world.state.lacked_room
+
+
 def test_a_refused_group_whose_pods_are_all_bound_elsewhere_waits_for_nothing() -> None:
     """Nor for the end of its backoff."""
     world = full()
