@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import ClassRoom, HostPort
+from events.objects import ClassRoom, HostPort, SelectorRequirement, SelectorTerm
 from events.policy import DEFAULT_POLICY, Policy
 from services.binder import core as binder
 from services.state.reservations import rooms
@@ -320,6 +320,20 @@ def test_room_that_can_never_be_there_is_kept_no_more(why: str) -> None:
         world.node(node, cpu=busy.kept[node] - 1)
     else:
         world.pod("daemon", node=node, candidate=False, cpu=CPU)
+    assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
+
+
+def test_nor_where_somebody_who_stays_is_on_his_way() -> None:
+    """A DaemonSet's pod: from its permit on its room is taken for ever, however long its binding takes."""
+    busy, node = starving()
+    world = busy.world
+    named = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
+    affinity = (SelectorTerm(match_expressions=(), match_fields=(named,)),)
+    world.pod("daemon", cpu=CPU, affinity=affinity, priority=1_000)
+    for uid in [uid for uid in world.bound() if world.where(uid) == [node]]:
+        world.deleted(uid)
+    world.plan()
+    assert [event.group for event in of_type(world.judge(), ev.GangPermitted)] == ["pod/default/daemon"]
     assert [event.reason for event in of_type(world.judge(), ev.ReservationEnded)] == ["Changed"]
 
 

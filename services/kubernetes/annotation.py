@@ -35,10 +35,10 @@ async def annotate(
         refused = Written("refused", resource_version, str(error))
         return await _look(client, namespace, name, uid, annotation, refused)
     except ApiError as error:
-        if not error.retryable:
-            return Written("refused", message=str(error))
         if result_of(error).outcome == "not_executed":
             raise
+        if not error.retryable:
+            return Written("refused", message=str(error))
         return Written("in_doubt", message=str(error))
 
 

@@ -47,9 +47,6 @@ CREATED = 201
 _encode = msgspec.json.Encoder().encode
 _OF_THE_STORAGE = "Operation cannot be fulfilled on pods/binding "
 """So begins a conflict of what the Binding itself met; that of a precondition is about pods."""
-_denied = re.compile("denied (the )?request")
-"""Admission's words: a webhook may deny with a 401 of its own, and so does a ValidatingAdmissionPolicy whose reason is
-Unauthorized."""
 _assigned = re.compile(r'already assigned to node "([^"]*)"')
 
 
@@ -75,7 +72,7 @@ def result_of(error: ApiError) -> BindResult:
     outcome: Outcome = "rejected"
     if isinstance(error, Unreachable):
         outcome = "in_doubt" if error.sent else "not_executed"
-    elif error.code == 429 or (error.code == 401 and not _denied.search(error.message)):
+    elif error.code == 429 or error.for_nobody:
         outcome = "not_executed"
     elif error.code in (401, 403):
         outcome = "forbidden"

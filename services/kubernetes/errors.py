@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST_MESSAGE = 1_024
 """Characters of the server's words that are repeated: an admission webhook may say megabytes, of each of thousands of
 pods, and outcomes stand in the log together."""
@@ -23,6 +25,12 @@ class ApiError(Exception):
         return (self.code in RETRYABLE or self.code >= 500) and not self.final
 
     @property
+    def for_nobody(self) -> bool:
+        """Whether the server took this client for nobody (401), as while a token is exchanged, or who knows tokens is
+        away: that says nothing of what was asked for."""
+        return self.code == 401 and not _denied.search(self.message)
+
+    @property
     def final(self) -> bool:
         """Whether nothing was executed, nor ever will be, however often it was asked for: the object would be larger than
         etcd takes. The API server answers that as a mistake of its own, and as a conflict of a binding."""
@@ -37,6 +45,9 @@ class ApiError(Exception):
 TOO_LARGE = "etcdserver: request is too large"
 TERMINATED = "because it is being terminated"
 RETRYABLE = frozenset({0, 408, 429})
+_denied = re.compile("denied (the )?request")
+"""Admission's words: a webhook may deny with a 401 of its own, and so does a ValidatingAdmissionPolicy whose reason is
+Unauthorized."""
 
 
 class Unauthorized(ApiError):

@@ -334,7 +334,7 @@ def _member_lost(state: State, pod: Pod, gang_key: str, held: Claim) -> None:
     It counts from its permit on, as the others do: they will be bound.
     """
     gang = state.gangs.get(gang_key)
-    if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None or gang.declaration is None:
+    if held.stage not in (PERMITTED, BOUND_CLAIM) or gang is None:
         return
     task = tallies.task_of(pod.fact)
     if not membership.broken(state, gang, task):

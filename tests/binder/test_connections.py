@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from services import settings
+from services.binder import service
+from services.binder.service.rounds import UNANSWERED_WRITES
+from services.binder.service.write_behind import Rates
 from services.console import roles
+from tests.binder.bindings import Binding
 from tests.binder.test_service import running
 from tests.manifests import pod
 from tests.waiting import until
@@ -31,3 +37,15 @@ async def test_bindings_do_not_wait_behind_a_webhook_that_takes_its_time_before_
         await until(lambda: muster.node_of("free"), "the other to be bound", timeout_s=25)
         binder.cancel()
         await asyncio.gather(binder, return_exceptions=True)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 64])
+async def test_each_worker_has_a_connection_and_what_is_written_behind_has_its_own(concurrency: int) -> None:
+    binding = Binding(concurrency)
+    running = asyncio.create_task(binding.effects.run())
+    await asyncio.sleep(0)
+    workers = len(asyncio.all_tasks()) - len({running, asyncio.current_task()})
+    behind = UNANSWERED_WRITES * len(Rates._fields)
+    assert service.connections(concurrency) == workers + behind
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -18,6 +18,7 @@ from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import DEFAULT_RATES, WriteBehind
 from services.kubernetes.binding import BindResult, Outcome
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
+from services.state.records import PROPOSED
 from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.binder.behind import heard
@@ -160,6 +161,13 @@ async def test_after_a_start_a_refusal_settles_no_intent_before_it_is_fenced(bin
     assert about[0] == ev.ConditionsReported(reason="BindingFailed", pods=((uid, binding.client.seen),))
 
 
+async def test_a_start_looks_through_what_is_intended_in_slices(
+    binding: Binding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "SLICE_NOTED", 10)
+    assert sum(1 for _ in binding.effects.resume()) == MANY // 10
+
+
 async def test_what_no_attempt_can_have_done_needs_no_fence(binding: Binding) -> None:
     """A pod that is nearly as large as etcd takes cannot be written: as it was, its intent was in doubt for ever."""
     uid = binding.intents[0]
@@ -193,6 +201,8 @@ async def test_a_pod_that_goes_while_its_binding_is_refused_is_not_written(bindi
         ({"node_name": "n1"}, "AlreadyAssigned"),
         ({"scheduling_gates": ({"name": "wait"},)}, "Rejected"),
         ({"deletion_timestamp": "2026-01-02T03:04:05Z"}, "PodGone"),
+        ({"phase": "Succeeded"}, "PodGone"),
+        ({"phase": "Failed"}, "PodGone"),
     ],
 )
 async def test_a_pod_that_changed_is_looked_at_until_that_has_an_answer(
@@ -263,6 +273,25 @@ async def test_a_doubt_is_forgotten_with_its_intent(binding: Binding, node: str,
     await until(lambda: not binding.effects._doubtful, "it to be settled")
     assert said(binding.outcomes) == expected
     await until(lambda: not (binding.effects._first or binding.effects._again), "the workers to be idle")
+
+
+@pytest.mark.parametrize("planned_again", [False, True])
+async def test_nor_is_anybody_told_of_an_attempt_that_was_taken_back(binding: Binding, planned_again: bool) -> None:
+    """Etcd was restored to before it; by now its pod is planned on the same node, or holds nothing."""
+    taken, other = binding.intents[:2]
+    world, effects = binding.world, binding.effects
+    effects._doubtful[taken] = "n0"
+    fact = world.state.pods[taken].fact
+    world.assigned(taken, "n0")
+    world.deleted(taken)
+    world.facts(fact)
+    if planned_again:
+        world.plan()
+        assert world.state.claims[taken].stage == PROPOSED
+    effects._put(taken)
+    await until(lambda: not effects._doubtful, "it to be looked at")
+    await binding.bind(other)
+    assert [outcome.uid for outcome in binding.outcomes if isinstance(outcome, ev.PodBound)] == [other]
 
 
 async def test_a_webhook_that_is_busy_holds_up_nobody_else(binding: Binding) -> None:

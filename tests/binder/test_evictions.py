@@ -153,6 +153,19 @@ async def test_a_pod_that_is_gone_or_going_is_evicted(error: type[ApiError], see
     assert len(evicting.asked) == 1 + isinstance(seen, ApiError)
 
 
+async def test_one_that_is_intended_again_while_it_is_kept_waiting_goes_on_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effects, "FIRST_RETRY_S", 60.0)
+    async with Evicting("p0", "p1", answers=[ApiError("evict", 429, "TooManyRequests", BUDGET)]) as evicting:
+        evicting.effects._evict_later("p0")
+        await until(lambda: evicting.asked and not evicting.effects._evictions, "the refusal")
+        evicting.effects._evict_later("p0")
+        evicting.effects._evict_later("p1")
+        await until(lambda: evicting.outcomes, "the other's outcome")
+    assert evicting.asked == ["p0", "p1"]
+
+
 async def test_an_eviction_whose_pod_goes_meanwhile_is_forgotten() -> None:
     async with Evicting("p0", answers=[Unreachable("evict", "Timeout", "", sent=True)] * 1_000) as evicting:
         evicting.effects._evict_later("p0")

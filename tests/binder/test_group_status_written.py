@@ -319,6 +319,18 @@ async def test_what_has_finished_stays_finished_when_its_pods_are_removed() -> N
     assert not reader.writer.pod_groups._gang_of
 
 
+async def test_who_has_finished_before_a_takeover_and_is_removed_behind_it_still_counts() -> None:
+    world = running(2)
+    world.finished("train-0")
+    reader = Reader(world)
+    reader.seen = len(world.log.commits)
+    at_once(reader.writer.resume())
+    await reader.round()
+    world.deleted("train-0")
+    await reader.round()
+    assert reader.client.phases == ["Running"]
+
+
 @pytest.mark.parametrize("stands", ["Finished", "Failed", "Completed", "Running"])
 async def test_what_has_ended_has_ended_after_a_takeover_too(stands: str) -> None:
     """Its pods are gone, so that the log says no more than that it has none."""

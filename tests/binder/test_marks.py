@@ -161,11 +161,16 @@ async def test_a_pod_that_is_gone_or_made_anew_is_left_alone(world: World, clust
     assert list(world.state.marks) == ["p1", "p2"]
 
 
-async def test_a_definite_no_settles_it_and_the_gang_stays_refused(world: World, cluster: Cluster) -> None:
-    cluster.answers = [ApiError("annotate", 403, "Forbidden", "no right to patch pods")] * 3
+@pytest.mark.parametrize(
+    ("code", "words"), [(403, "no right to patch pods"), (401, 'admission webhook "w" denied the request: no')]
+)
+async def test_a_definite_no_settles_it_and_the_gang_stays_refused(
+    world: World, cluster: Cluster, code: int, words: str
+) -> None:
+    cluster.answers = [ApiError("annotate", code, "", words)] * 3
     said = await Binder(world, cluster).noticed().round()
     assert [type(event) for event in said] == [ev.TimeoutMarkFailed] * 3
-    assert all("no right to patch pods" in event.message for event in said if isinstance(event, ev.TimeoutMarkFailed))
+    assert all(words in event.message for event in said if isinstance(event, ev.TimeoutMarkFailed))
     assert not world.state.marks
     world.plan()
     world.pass_s(400)
@@ -254,10 +259,16 @@ async def test_a_refusal_is_no_answer_to_an_attempt_in_doubt(world: World, clust
 
 
 @pytest.mark.parametrize(
-    "answer", [ApiError("annotate", 429, "", "busy"), Unreachable("annotate", "Refused", "", sent=False)]
+    "answer",
+    [
+        ApiError("annotate", 429, "", "busy"),
+        Unreachable("annotate", "Refused", "", sent=False),
+        ApiError("annotate", 401, "Unauthorized", "Unauthorized"),
+    ],
 )
 async def test_what_was_not_executed_leaves_no_doubt(world: World, cluster: Cluster, answer: ApiError) -> None:
-    """It was asked for again twice a second, and no refusal after that settled it, though no attempt could land."""
+    """It was asked for again twice a second, and no refusal after that settled it, though no attempt could land. A 401,
+    as an API server answers until it has whoever knows its tokens, settled it for good."""
     cluster.answers = [answer] * 3
     cluster.answers += [ApiError("annotate", 403, "Forbidden", "no right to patch pods")] * 3
     binder = Binder(world, cluster).noticed()

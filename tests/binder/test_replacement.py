@@ -389,6 +389,23 @@ def test_a_member_that_goes_between_permit_and_binding_is_lost_too() -> None:
     assert world.where("stranger", "train-new") == ["", node]
 
 
+def test_a_member_that_was_lost_twice_before_that_is_decided_leaves_the_room_of_one() -> None:
+    """Its binding was refused, somebody else bound it all the same, and then it went: where it was last counts."""
+    world = World()
+    for i in range(2):
+        world.node(f"n{i}")
+    kept, lost = world.gang("train", 2, 2)
+    world.propose("default/train", {kept: "n0", lost: "n0"})
+    world.judge()
+    about = {"uid": lost, "namespace": "default", "name": lost, "node": "n0"}
+    refused = ev.BindingFailed(**about, reason="Rejected", message="no", assigned_node="")
+    world.append("binder", [refused], cause="outcome")
+    assert list(world.state.lost) == [lost]
+    world.assigned(lost, "n1")
+    world.deleted(lost)
+    assert [(event.pod, event.node) for event in of_type(world.judge(), ev.RoomNominated)] == [(lost, "n1")]
+
+
 def test_a_waiting_members_room_is_nobodys() -> None:
     """Before its permit a pod is not running: its gang is released, nothing is kept."""
     world = World()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -136,3 +137,21 @@ async def test_a_lease_that_was_taken_again_is_read_up_to_again(world: World) ->
     watched.leases.give_back("planner.a")
     await until(lambda: watched.reported, "the loss of another to be reported")
     assert watched.reported == [ev.ShardLost(shard="a", taken=world.state.shards["a"])]
+
+
+async def test_a_log_that_goes_on_does_not_put_it_off(world: World) -> None:
+    """Read first is what the log held when the lease was seen free, not what others write since."""
+    watched = Watched(world)
+    ends = itertools.count(world.state.sequence + 1)
+
+    async def end() -> int:
+        return next(ends)
+
+    watched.decider.log = SimpleNamespace(end=end)
+    watched.leases.give_back("planner.b")
+    await until(lambda: watched.leases.asked.count("planner.a") > 1, "another look")
+    assert watched.reported == []
+    world.join("c")
+    watched.leases.given_back.set()
+    await until(lambda: watched.reported, "the loss to be reported")
+    assert watched.reported == [ev.ShardLost(shard="b", taken=world.state.shards["b"])]

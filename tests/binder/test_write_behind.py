@@ -17,7 +17,7 @@ from events import dialects
 from services.binder.service import conditions, kubernetes_events, pod_groups, rounds, write_behind
 from services.binder.service.rounds import Rate, Write
 from services.binder.service.write_behind import WriteBehind
-from services.kubernetes.errors import ApiError, Forbidden, NotFound
+from services.kubernetes.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from services.state.slices import at_once
 from services.telemetry import repeated
 from tests.binder.behind import Client, Reader, behind, notice, said
@@ -110,17 +110,28 @@ def one_that_runs_and_one_that_waits(client: Client) -> tuple[WriteBehind, list[
     return writer, outcomes
 
 
-async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fact has to come that says so once more: the gang of the last fact may be at its end."""
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Unreachable("write", "ClientConnectorError", "refused", sent=False),
+        Unauthorized("write", 401, "", "Unauthorized"),
+    ],
+)
+async def test_what_an_api_server_that_restarts_did_not_hear_is_said_again(
+    monkeypatch: pytest.MonkeyPatch, answer: ApiError
+) -> None:
+    """No fact has to come that says so once more: the gang of the last fact may be at its end. As it was, of what was
+    answered with 401, as it is until the server has whoever knows its tokens, events were lost, and the rest came in
+    five minutes."""
     monkeypatch.setattr(rounds, "ROUND_S", 0.005)
     monkeypatch.setattr(rounds, "AGAIN_S", 0.02)
     client = Client()
     writer, outcomes = one_that_runs_and_one_that_waits(client)
-    client.away = True
+    client.refusal = answer
     running = asyncio.create_task(writer.run())
     while len(writer.rounds.failed) < 3:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
-    client.away = False
+    client.refusal = None
     while not (client.phases and outcomes and set(client.events) == {"train-0", "waits"}):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     running.cancel()
@@ -482,18 +493,3 @@ async def test_of_a_burst_the_oldest_events_are_lost(world: World, monkeypatch: 
     client.away = False
     await writer.rounds.round(Rate(1_000.0), writer.events.due)
     assert client.events == [one.name for one in said(world.log) if isinstance(one, ev.PodBound)][-5:]
-
-
-@pytest.mark.parametrize(
-    ("reason", "told"), [("Forbidden", 1), ("Rejected", 1), ("PodGone", 0), ("AlreadyAssigned", 0)]
-)
-async def test_of_bindings_that_fail_those_that_the_server_refused_are_events(reason: str, told: int) -> None:
-    """Each once, however often it is refused before it is written: thousands may be, time and again."""
-    reader = Reader(World())
-    about = {"uid": "p", "namespace": "default", "name": "p", "node": "n0"}
-    failed = ev.BindingFailed(**about, reason=reason, message="the server's words", assigned_node="")
-    for _ in range(3):
-        reader.world.append("binder", [failed], cause="outcome")
-    reader.notice()
-    await reader.writer.rounds.round(Rate(1_000.0), reader.writer.events.due)
-    assert reader.client.events == ["p"] * told

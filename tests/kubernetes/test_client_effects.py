@@ -208,7 +208,7 @@ async def test_what_became_of_an_annotation_only_the_pod_tells(cluster: Simulate
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome"), [(403, "refused"), (422, "refused"), (503, "in_doubt"), (429, None), (401, "refused")]
+    ("code", "outcome"), [(403, "refused"), (422, "refused"), (503, "in_doubt"), (429, None), (401, None)]
 )
 async def test_what_an_annotations_refusal_means(
     client: Client, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str | None

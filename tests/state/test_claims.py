@@ -229,6 +229,17 @@ def test_a_fact_with_a_node_wins_over_whatever_was_intended() -> None:
     assert world.state.pods["train-0"].node == "n1"
 
 
+def test_a_pod_that_changed_and_was_bound_while_nobody_looked_is_where_one_fact_says() -> None:
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    fact = world.state.pods["alone"].fact
+    seen = {"status": "bound", "node": "n0", "priority": 5, "resource_version": world.version()}
+    world.facts(msgspec.structs.replace(fact, **seen))
+    assert world.where("alone") == ["n0"]
+    assert world.state.claims["alone"].node == "n0"
+
+
 def test_an_older_fact_is_dropped() -> None:
     world = World()
     world.pod("alone", priority=1)
@@ -388,11 +399,29 @@ def test_a_pod_that_is_on_its_way_out_stays_so_when_it_is_bound(elsewhere: bool)
     assert world.where("alone") == ["n1" if elsewhere else "n0"]
 
 
-def test_the_version_of_an_assignment_is_known() -> None:
-    """What is done to the pod next has it as its precondition."""
+def test_nor_does_a_fact_that_says_where_it_is_bring_it_back() -> None:
     world = permitted()
-    world.facts(ev.PodAssigned(**about("alone", 700), node="n0"))
-    assert world.state.pods["alone"].resource_version == "700"
+    world.terminating("alone")
+    world.assigned("alone", "n1")
+    pod = world.state.pods["alone"]
+    assert (pod.status, pod.observed, pod.node) == ("terminating", "terminating", "n1")
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        ev.PodAssigned(**about("alone", 700), node="n0"),
+        ev.PodTerminating(**about("alone", 700)),
+        ev.PodFinished(**about("alone", 700), succeeded=True, reason=""),
+    ],
+    ids=lambda fact: type(fact).__name__,
+)
+def test_the_version_of_what_was_seen_is_known(fact: ev.Event) -> None:
+    """What is done to the pod next has it as its precondition, and an ingest that starts goes on from it."""
+    world = permitted()
+    world.facts(fact)
+    pod = world.state.pods["alone"]
+    assert (pod.resource_version, pod.observed_version) == ("700", "700")
 
 
 def test_a_refused_pod_that_is_on_its_way_out_waits_for_nothing() -> None:

@@ -39,6 +39,24 @@ def test_deadlines_that_are_about_nothing_any_more_are_left_out() -> None:
     assert again.clocks == world.state.clocks != state.clocks
 
 
+def test_until_so_many_have_begun_to_run_they_stay() -> None:
+    """What a clock holds is part of each digest in a log: swept at another place, `verify` would differ there."""
+    assert SWEPT_AFTER == 4_096
+    world = World()
+    world.node("n0")
+    world.gang("train", 2, 2)
+    clock = world.state.clock("binder")
+    clock.serial, kept = SWEPT_AFTER - 3, []
+    for _ in range(3):
+        world.propose("default/train", {"train-0": "n0"})
+        world.judge()
+        released = ev.GangReleased(group="default/train", pods=("train-0",), reason="LeftQueue")
+        world.append("binder", [released], cause="by hand")
+        world.append("binder", [ev.Ticked(time_ns=clock.time_ns + SECOND_NS // 10, jumped_ns=0)], cause="tick")
+        kept.append(len(clock.armed))
+    assert kept == [1, 2, 0]
+
+
 @pytest.mark.parametrize("gone", [True, False])
 def test_of_a_group_that_waits_anew_the_waiting_time_of_before_is_left_out(gone: bool) -> None:
     """And that of one which is gone by then."""

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import events as ev
-from events.objects import Membership
+from events.objects import Declaration, Membership
 from services.state.partitions import PARTITIONS, partition_of
 from services.state.records import AWAITING, IDLE, PARKED, READY
 from tests.state.parked import full, phase, refused
@@ -199,6 +199,21 @@ def test_a_label_edit_moves_a_pod_that_waits() -> None:
     assert list(world.state.gangs["default/other"].members) == ["other-0", "train-1"]
 
 
+def test_a_pod_that_runs_and_is_moved_to_a_gang_has_started_it() -> None:
+    """Koordinator's once-satisfied: the rules are off for its other pods from then on, as if it had been bound there."""
+    world = World()
+    world.node("n0")
+    runs = world.pod("runs")
+    world.settle()
+    (waits,) = world.koordinator("default/train", 1, 3)
+    world.settle()
+    assert world.bound() == [runs]
+    of = {"dialect": "koordinator/v1alpha1", "declared": world.state.gangs["default/train"].declaration}
+    world.pod(runs, "train", **of)
+    world.settle()
+    assert world.bound() == [runs, waits]
+
+
 @pytest.mark.parametrize("gang", ["", "train"])
 def test_a_pod_that_is_nobodys_to_schedule_any_more_waits_for_nothing(gang: str) -> None:
     world = World()
@@ -344,6 +359,33 @@ def test_the_priority_is_the_highest_of_those_that_are_left() -> None:
     assert world.state.groups["default/train"].priority == 5
     world.deleted("p1")
     assert world.state.groups["default/train"].priority == 3
+
+
+@pytest.mark.parametrize("low", ["a", "b"])
+def test_so_it_is_where_gangs_come_together(low: str) -> None:
+    world = World()
+    for names in ((), ("default/a", "default/b")):
+        declared = Declaration(min_member=1, waiting_time_ms=0, groups=names, said=("min_member", "groups"))
+        for gang in ("a", "b"):
+            of = {"dialect": "koordinator/v1alpha1", "declared": declared, "priority": 1 if gang == low else 5}
+            world.pod(f"{gang}-0", gang, **of)
+    (group,) = world.state.groups.values()
+    assert (group.gangs, group.priority) == (("default/a", "default/b"), 5)
+
+
+def test_a_group_that_lacked_room_and_has_nothing_to_place_any_more_lacks_none() -> None:
+    world = World()
+    world.node("n0", cpu=1)
+    uids = world.gang("train", 2, 2)
+    world.settle()
+    assert phase(world) == PARKED
+    world.node("n1", cpu=1)
+    world.pass_s(2)
+    world.gang("train", 2, 2, priority=1)
+    assert (phase(world), list(world.state.lacked_room)) == (READY, ["default/train"])
+    for uid in uids:
+        world.assigned(uid, "n1")
+    assert not world.state.lacked_room
 
 
 def test_a_refused_group_whose_pods_are_all_bound_elsewhere_waits_for_nothing() -> None:

@@ -14,7 +14,7 @@ from services.state.partitions import PARTITIONS, partition_of
 from services.state.records import AWAITING, PARKED, READY
 from services.state.validate import Violated, validate_state
 from tests.state.parked import refused
-from tests.world import World
+from tests.world import World, of_type
 
 GANG = "default/train"
 
@@ -179,6 +179,21 @@ def test_the_deadlines_of_a_shard_that_owns_nothing_any_more_are_gone() -> None:
     clock = world.state.clocks[f"planner.{before}"]
     assert not clock.armed
     assert not clock.unarmed
+
+
+def test_the_binders_own_go_on() -> None:
+    """It owns no partition: who waits at permit does so on its clock, whoever plans the gang."""
+    world = World()
+    world.node("n0")
+    world.pod_group("train", 2, 5_000)
+    uids = [world.pod(f"train-{i}", "train") for i in range(2)]
+    world.propose(GANG, {uids[0]: "n0"})
+    world.judge()
+    world.pass_s(1)
+    world.join("b")
+    assert [type(event) for event in world.judge()] == [ev.PartitionsAssigned]
+    world.pass_s(5)
+    assert [event.reason for event in of_type(world.judge(), ev.GangReleased)] == ["Timeout"]
 
 
 def test_waiting_on_a_clock_that_is_not_the_owners_is_a_violation() -> None:

@@ -65,7 +65,7 @@ class PodGroups:
             if gang is not None and gang.group in state.groups:
                 groups[gang.group] = None
             else:
-                self.note((key, *state.named.get(key, ())))  # those that name one which is gone
+                self.note((key,))  # of its group others are told by `regrouped`
         for group in groups:
             self.note(state.groups[group].gangs)
         self._touched.clear()

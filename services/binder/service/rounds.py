@@ -218,7 +218,7 @@ class Rounds:
         except ApiError as error:
             if not (isinstance(error, NotFound) or error.namespace_is_going):  # gone by then; a webhook may say so, too
                 self._warn(error)
-            if error.retryable:
+            if error.retryable or error.for_nobody:
                 self.failed.append(write.again)
             elif write.lasting:
                 self.refused.append(write.again)

@@ -5,7 +5,7 @@ import pytest
 
 import events as ev
 from services.binder import core as binder
-from services.state import timeouts
+from services.state import commits, timeouts
 from services.state.snapshot import decode, digest, encode
 from services.state.validate import validate_state
 from tests.binder.rules.koordinator.timed_out import KOORDINATOR, TRAIN, ended, member, over, waiting
@@ -278,6 +278,17 @@ def test_a_pod_that_says_so_may_be_seen_before_the_pod_group() -> None:
     assert world.where(*uids) == ["", ""]
 
 
+def test_a_pod_that_could_not_be_read_before_says_so_as_any_other() -> None:
+    """It was no member of anything while its annotation came."""
+    world = World()
+    world.node("n0")
+    for number in range(2):
+        member(world, number)
+    world.pod("train-2", candidate=False)
+    member(world, 2, timed_out=True)
+    assert refusals(world.plan()) == ["GangTimedOut"]
+
+
 # ---------------------------------------------------------------------------------------------------- the user acts
 
 
@@ -363,3 +374,21 @@ def test_making_the_pod_group_anew_ends_it() -> None:
     world.pod_group("train", 2, 60_000, dialect=KOORDINATOR)
     world.settle()
     assert world.where(*uids) == ["n0"] * 2
+
+
+def test_of_very_many_pods_all_are_named_anew_when_the_gang_times_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its user declared it otherwise while their annotations were still to be written: what was named then is not now."""
+    monkeypatch.setattr(commits, "PODS_NAMED", 2)
+    world, uids = waiting()
+    for _ in range(2):
+        world.pass_s(6)
+        named = [pods for _ in range(2) for pods in (event.pods for event in of_type(world.judge(), ev.GangTimedOut))]
+        assert [[uid for uid, _ in pods] for pods in named] == [uids[:2], uids[2:]]
+        assert list(world.state.marks) == uids
+        fact = world.state.pods[uids[0]].fact
+        assert fact.gang is not None
+        declared = msgspec.structs.replace(TRAIN, waiting_time_ms=5_500)
+        changed = msgspec.structs.replace(fact.gang, declared=declared)
+        world.facts(msgspec.structs.replace(fact, gang=changed, resource_version=world.version()))
+        world.propose("default/train", dict.fromkeys(uids[:2], "n0"))
+        world.judge()
