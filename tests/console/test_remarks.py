@@ -107,6 +107,60 @@ def test_a_paused_deployment_makes_no_pods_and_keeps_those_that_it_has() -> None
     assert [name.rpartition("-")[0].rpartition("-")[0] for name in found["bound"]] == ["default/known"] * 2
 
 
+def test_so_does_one_of_which_volcano_makes_a_gang() -> None:
+    """As it was: of this one alone the pods were placed, below the warning that there are none."""
+    new, known = workload("Deployment", "new", 2), workload("Deployment", "known", 2)
+    for deployment in (new, known):
+        deployment["spec"]["paused"] = True
+        deployment["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": "2"}
+    assert placed(node("n1"), new)["gangs"] == {}
+    known["status"] = {"replicas": 2}
+    found = placed(node("n1"), new, known)
+    assert [name.rpartition("-")[0].rpartition("-")[0] for name in found["bound"]] == ["default/known"] * 2
+    assert [gang["min_member"] for gang in found["gangs"].values()] == [2]
+
+
+LABEL, OF_VOLCANO = "scheduling.x-k8s.io/pod-group", "scheduling.volcano.sh/group-min-member"
+
+
+def stateful_set(replicas: int, minimum: str = "", gang: str = "", **fields: object) -> dict:
+    made = workload("StatefulSet", "db", replicas, labels={LABEL: gang} if gang else None)
+    made["metadata"]["annotations"] = {OF_VOLCANO: minimum} if minimum else {}
+    made["spec"] |= fields
+    return made
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        stateful_set(2, gang="g"),
+        stateful_set(2, gang="g", podManagementPolicy="OrderedReady"),
+        stateful_set(2, gang="g", podManagementPolicy=""),
+        stateful_set(2, minimum="2"),
+    ],
+)
+def test_a_gang_whose_pods_come_one_by_one_is_told(given: dict) -> None:
+    """As it was: it was placed without a word, and never starts where a StatefulSet's controller makes its pods."""
+    found = placed(node("n"), pod_group("g", 2), given)
+    (told,) = found["warnings"]
+    assert told.startswith("StatefulSet default/db: spec.podManagementPolicy OrderedReady has no effect here: ")
+    assert "a gang that needs several of them never starts; Parallel makes them at once" in told
+    assert len(found["bound"]) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(stateful_set(2), stateful_set(1, gang="g"), stateful_set(2, minimum="1")),
+        stateful_set(2, gang="g", podManagementPolicy="Parallel"),
+        workload("Deployment", "db", 2, labels={LABEL: "g"}),
+        stateful_set(2, gang="g") | {"apiVersion": "apps.kruise.io/v1beta1"},
+    ],
+)
+def test_nothing_is_said_of_other_stateful_sets(given: dict) -> None:
+    assert placed(node("n"), given)["warnings"] == []
+
+
 def test_bound_pods_that_keep_others_away_are_told_once() -> None:
     """As it was: others were placed beside them, and nothing was said (ARCHITECTURE.md, known limits)."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
