@@ -53,6 +53,13 @@ def test_there_is_a_pod_for_each_node_named_and_labelled_as_its_controller_does(
     assert first["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet"
     assert list(pods_of(daemon_set(), [node("n1"), node("n2")])) == pods
     assert list(pods_of(daemon_set())) == []
+    assert [target(pod) for pod in pods_of(daemon_set(nodeName="n2"), [node("n1"), node("n2")])] == ["n2"]
+    again = daemon_set()
+    again["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "4"}
+    generations = [
+        next(pods_of(one, [node("n1")]))["metadata"]["labels"]["pod-template-generation"] for one in (again, daemon_set())
+    ]
+    assert generations == ["4", "1"]
 
 
 def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
