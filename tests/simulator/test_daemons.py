@@ -73,6 +73,7 @@ def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
         (asks("gpu", "Exists"), ["a", "b"]),
         (asks("old", "DoesNotExist"), ["a", "c"]),
         (asks("gpu", "Gt", "4"), ["b"]),
+        (asks("gpu", "Lt", "8"), ["a"]),
         (asks("gpu", "Lt", "x"), []),
         ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["b"]}]}, ["a", "c"]),
         ({}, []),
@@ -81,6 +82,14 @@ def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
     either = wanted(asks("old", "Exists"), asks("gpu", "In", "4"))
     assert takes(daemon_set(affinity=either), *nodes) == ["a", "b"]
     assert takes(daemon_set(affinity=either, nodeSelector={"old": ""}), *nodes) == ["b"]
+
+
+def test_numbers_of_labels_are_those_of_64_bits() -> None:
+    largest = (1 << 63) - 1
+    nodes = [labelled(name, gpu=str(number)) for name, number in (("a", 0), ("b", largest), ("c", largest + 1))]
+    assert takes(daemon_set(affinity=wanted(asks("gpu", "Gt", "0"))), *nodes) == ["b"]
+    assert takes(daemon_set(affinity=wanted(asks("gpu", "Lt", str(largest)))), *nodes) == ["a"]
+    assert takes(daemon_set(affinity=wanted(asks("gpu", "Lt", str(largest + 1)))), *nodes) == []
 
 
 def test_an_empty_node_name_names_none() -> None:
@@ -92,6 +101,9 @@ def test_an_empty_node_name_names_none() -> None:
 
 def test_taints_keep_it_away_but_for_those_that_each_daemon_tolerates() -> None:
     own = [labelled(f"n{place}", taint(key, effect)) for place, (key, effect) in enumerate(TOLERATED)]
+    assert sorted(key.partition("/")[2] for key, _ in TOLERATED) == [
+        *("disk-pressure", "memory-pressure", "not-ready", "pid-pressure", "unreachable", "unschedulable")
+    ]
     assert takes(daemon_set(), *own) == [each["metadata"]["name"] for each in own]
     away = [labelled("gpu", taint("gpu")), labelled("gone", taint("gpu", "NoExecute"))]
     assert takes(daemon_set(), *away, labelled("soft", taint("gpu", "PreferNoSchedule"))) == ["soft"]
@@ -117,7 +129,12 @@ def test_a_toleration_means_here_what_it_means_to_muster(operator: str, key: str
 
 def test_the_nodes_name_stands_in_place_of_what_the_affinity_required() -> None:
     near = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    spec = aimed_at({"affinity": wanted(asks("gpu", "Exists")) | near}, "n")
+    wished = [{"weight": 1, "preference": asks("gpu", "In", "8")}]
+    affinity = wanted(asks("gpu", "Exists")) | near
+    affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = wished
+    spec = aimed_at({"affinity": affinity}, "n")
+    assert spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == wished
+    assert [target({"spec": one}) for one in (spec, {"nodeName": "m"}, {})] == ["n", "m", ""]
     (term,) = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     assert spec["affinity"]["podAntiAffinity"] == near["podAntiAffinity"]

@@ -191,6 +191,13 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: n}", "Pod: metadata.name: expected a string, found bool False"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "Pod: metadata.name: expected a string, found int 7"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", "metadata: expected an object, found str 'x'"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 7}", "metadata.namespace: expected a string, found"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: 7}", "metadata.generateName: expected a string, found"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: []", "Pod a: status: expected an object, found"),
+        (
+            f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{a: [{'1, ' * 40}]}}}}",
+            f"labels[a]: expected a string, found list [{'1, ' * 18}1,...",
+        ),
         (POD + "spec: {}", "Pod a: spec.containers: expected a list of containers, found nothing"),
         (POD + "spec: []", "Pod a: spec: expected an object, found list []"),
         (POD + "spec: {containers: [{image: x}]}", "spec.containers[0]: expected a container with a name"),
@@ -244,6 +251,24 @@ def test_a_job_may_have_more_retries_and_completions_than_pods(tmp_path: Path) -
     assert len(served(load_yaml([write(tmp_path / "a.yaml", text)]))) == 2
     with pytest.raises(ManifestError, match=r"spec\.parallelism: expected a count of at most 1000000, found 5000000"):
         load_yaml([write(tmp_path / "a.yaml", text.replace("parallelism: 2", "parallelism: 5000000"))])
+
+
+@pytest.mark.parametrize("count", [0, 1_000_000])
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "Job"])
+def test_the_least_and_the_most_that_there_may_be_is_taken(kind: str, count: int, tmp_path: Path) -> None:
+    """None as well: nothing else is written of what somebody scaled down."""
+    version, field = ("batch/v1", "parallelism") if kind == "Job" else ("apps/v1", "replicas")
+    spec = {field: count, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    file = tmp_path / "a.json"
+
+    def told(spec: dict[str, Any]) -> str:
+        return json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec})
+
+    (found,) = load_yaml([write(file, told(spec))])
+    assert found["spec"] == spec
+    for wrong in (-1, 1_000_001, False):
+        with pytest.raises(ManifestError, match=rf"{kind} a: spec\.{field}: expected a count of at"):
+            load_yaml([write(file, told(spec | {field: wrong}))])
 
 
 def test_what_is_bad_costs_itself_only(tmp_path: Path) -> None:
