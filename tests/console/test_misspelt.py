@@ -145,7 +145,13 @@ apiVersion: v1
 kind: Node
 metadata: {name: 'n'}
 spec: {podCIDR: 10.0.0.0/24, taint: [{key: a, effect: NoSchedule}]}
-status: {capacity: {cpu: 1}, nodeInfo: {}, images: []}
+status: {capacity: {cpu: 1}, nodeInfo: {}, images: [], alocatable: {cpu: 1}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: c}]}
+status: {condition: []}
 """
 
 
@@ -160,4 +166,5 @@ def test_a_field_that_is_nearly_one_is_told(tmp_path: Path) -> None:
         f"Job default/j: {containers}[0].resource is no field; did you mean resources?",
         f"Job default/j: {containers}[1].resources.request is no field; did you mean requests?",
         "Node n: spec.taint is no field; did you mean taints?",
+        "Node n: status.alocatable is no field; did you mean allocatable?",
     ]
