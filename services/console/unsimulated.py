@@ -18,7 +18,7 @@ from services.console.unread_gangs import names_gang
 from services.simulator.operators import admitted, group_and_kind
 from services.simulator.operators.kubeflow import REPLICA_SPECS
 from services.simulator.operators.trainer import RUNTIMES
-from services.simulator.workloads import count
+from services.simulator.workloads import count, is_workload
 
 ORDERED = "OrderedReady"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -60,7 +60,7 @@ def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
 
 
 def _one_by_one(obj: dict[str, Any]) -> Iterator[str]:
-    if group_and_kind(obj) != ("apps", "StatefulSet"):
+    if obj["kind"] != "StatefulSet" or not is_workload(obj):
         return
     spec, made = obj["spec"], admitted([obj])[0]  # Volcano's controller makes a gang of the pods of some
     ordered = (spec.get("podManagementPolicy") or ORDERED) == ORDERED and count(spec, "replicas") > 1
