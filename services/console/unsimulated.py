@@ -47,7 +47,8 @@ ONE_BY_ONE = (
 def unsimulated(objects: Sequence[dict[str, Any]]) -> list[str]:
     """One sentence for each, in the order of the objects."""
     runtimes = [obj for obj in objects if obj["kind"] in RUNTIMES]
-    return [f"{named(obj)}: {said}" for obj in objects for said in (*_of_manager(obj), *_one_by_one(obj), *_of(obj, runtimes))]
+    told = ((obj, (*_of_manager(obj), *_one_by_one(obj), *_of(obj, runtimes))) for obj in objects)
+    return [f"{named(obj)}: {said}" for obj, sentences in told for said in sentences]
 
 
 def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
