@@ -154,7 +154,10 @@ def test_a_gang_whose_pods_come_one_by_one_is_told(given: dict) -> None:
         *(stateful_set(2), stateful_set(1, gang="g"), stateful_set(2, minimum="1")),
         stateful_set(2, gang="g", podManagementPolicy="Parallel"),
         workload("Deployment", "db", 2, labels={LABEL: "g"}),
-        *({"apiVersion": f"{group}/v9", "kind": "StatefulSet", "metadata": {"name": "a"}} for group in ("apps", "x.io")),
+        *(
+            {"apiVersion": f"{group}/v9", "kind": "StatefulSet", "metadata": {"name": "a"}}
+            for group in ("apps", "x.io")
+        ),
     ],
 )
 def test_nothing_is_said_of_other_stateful_sets(given: dict) -> None:

@@ -57,7 +57,8 @@ def test_there_is_a_pod_for_each_node_named_and_labelled_as_its_controller_does(
     again = daemon_set()
     again["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "4"}
     generations = [
-        next(pods_of(one, [node("n1")]))["metadata"]["labels"]["pod-template-generation"] for one in (again, daemon_set())
+        next(pods_of(one, [node("n1")]))["metadata"]["labels"]["pod-template-generation"]
+        for one in (again, daemon_set())
     ]
     assert generations == ["4", "1"]
 

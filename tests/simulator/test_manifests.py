@@ -191,7 +191,10 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: n}", "Pod: metadata.name: expected a string, found bool False"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "Pod: metadata.name: expected a string, found int 7"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", "metadata: expected an object, found str 'x'"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 7}", "metadata.namespace: expected a string, found"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 7}",
+            "metadata.namespace: expected a string, found",
+        ),
         ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: 7}", "metadata.generateName: expected a string, found"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: []", "Pod a: status: expected an object, found"),
         (
