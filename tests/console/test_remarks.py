@@ -143,8 +143,8 @@ def test_a_gang_whose_pods_come_one_by_one_is_told(given: dict) -> None:
     """As it was: it was placed without a word, and never starts where a StatefulSet's controller makes its pods."""
     found = placed(node("n"), pod_group("g", 2), given)
     (told,) = found["warnings"]
-    assert told.startswith("StatefulSet default/db: spec.podManagementPolicy OrderedReady has no effect here: ")
-    assert "a gang that needs several of them never starts; Parallel makes them at once" in told
+    assert told.startswith("StatefulSet default/db: spec.podManagementPolicy is OrderedReady: ")
+    assert "a gang that needs several of them never starts. Parallel makes them at once" in told
     assert len(found["bound"]) == 2
 
 
