@@ -39,8 +39,8 @@ TASKS_AT_ONCE = "has no effect here: the pods of all tasks are made at once"
 OVERRIDES = "spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches"
 BESIDE = "has no effect here: its jobs may share such a domain"
 ONE_BY_ONE = (
-    f"spec.podManagementPolicy is {ORDERED}: a cluster makes each pod when the one before it is ready, so that a gang that "
-    "needs several of them never starts. Parallel makes them at once, as `muster simulate` does in any case"
+    f"spec.podManagementPolicy is {ORDERED}: a cluster makes each pod when the one before it is ready, so that a gang "
+    "that needs several of them never starts. Parallel makes them at once, as `muster simulate` does in any case"
 )
 """Said by the demo, too, whose cluster does so."""
 
