@@ -130,6 +130,21 @@ def stateful_set(replicas: int, minimum: str = "", gang: str = "", **fields: obj
     return made
 
 
+def natively() -> dict:
+    """One of Kubernetes' own gangs."""
+    made = stateful_set(2)
+    made["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return made
+
+
+def test_so_is_one_of_kubernetes_own_and_of_a_template_without_labels() -> None:
+    made = natively()
+    del made["spec"]["template"]["metadata"]
+    for one in (natively(), made):
+        (told,) = remarks([one]).warnings
+        assert "a gang that needs several of them never starts" in told
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -222,6 +237,23 @@ def test_a_job_of_another_controller_is_told() -> None:
         f"TrainJob default/tune: spec.managedBy {effect}",
         "TrainJob default/tune: spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches",
     ]
+
+
+@pytest.mark.parametrize(
+    ("job", "manager"),
+    [
+        ("JobSet", "jobset.sigs.k8s.io/jobset-controller"),
+        ("TrainJob", "trainer.kubeflow.org/trainjob-controller"),
+        *(("TFJob", f"kubeflow.org/{manager}") for manager in ("training-operator", "mpi-operator")),
+    ],
+)
+def test_nothing_is_said_of_a_jobs_own_controller(job: str, manager: str) -> None:
+    """Of a JobSet that another one manages it is."""
+    for managed_by, told in ((manager, 0), ("kueue.x-k8s.io/multikueue", 1)):
+        said = {"managedBy": managed_by}
+        tf = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "t"}, "spec": {"runPolicy": said}}
+        made = {"JobSet": job_set(**said), "TrainJob": train_job(**said), "TFJob": tf}[job]
+        assert len(remarks([made]).warnings) == told
 
 
 def test_a_job_set_without_a_spec_has_no_jobs() -> None:
