@@ -31,6 +31,10 @@ FIELDS: dict[str, frozenset[str]] = {
     | {"reason", "reportingComponent", "source", "type"},
 }
 """The fields that the API server indexes, by plural; every other field is an error."""
+UNSAID = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.successful": "0"}
+"""What is found where an object does not say them; of every other field nothing."""
+CALLED = {"status.successful": "status.succeeded"}
+"""Where a field stands that selectors call by another name."""
 
 _SET = re.compile(r"^(\S+)\s+(in|notin)\s*\(([^()]*)\)$")
 _KEY = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
@@ -110,9 +114,9 @@ def _field_requirement(part: str, resource: Resource, whole: str) -> Predicate:
     field, _, value = (piece.strip() for piece in part.partition(operator))
     if field not in COMMON_FIELDS and (resource.custom or field not in FIELDS.get(resource.plural, frozenset())):
         raise bad_request(f"field label not supported: {field}")
-    path = tuple(field.split("."))
+    path, unsaid = tuple(CALLED.get(field, field).split(".")), UNSAID.get(field, "")
     wanted = operator != "!="
-    return lambda obj: (_field(obj, path) == value) is wanted
+    return lambda obj: ((_field(obj, path) or unsaid) == value) is wanted
 
 
 def _field(obj: dict[str, Any], path: tuple[str, ...]) -> str:

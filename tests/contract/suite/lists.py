@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.client import ABSENT_NODE, Client
+from tests.contract.client import ABSENT_NODE, Client, pod
 
 
 async def test_a_list_has_a_resource_version_and_bare_items(client: Client) -> None:
@@ -94,3 +94,35 @@ async def test_a_resource_version_from_the_future_times_out(client: Client) -> N
     future = str(int(listed["metadata"]["resourceVersion"]) + 1_000_000)
     status = (await client.get(client.pods, resourceVersion=future)).refused(504, "Timeout")
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("path", "selector", "found"),
+    [
+        *(("pods", f"spec.hostNetwork={says}", says == "false") for says in ("true", "false")),
+        *(("pods", f"{field}=", True) for field in ("status.podIP", "status.nominatedNodeName", "spec.nodeName")),
+        *(("pods", f"spec.restartPolicy={says}", says == "Always") for says in ("Always", "Never", "")),
+        *(("pods", f"spec.serviceAccountName={says}", says == "default") for says in ("default", "other")),
+        *(("jobs", f"status.successful={number}", number == "0") for number in ("0", "1", "")),
+        *(("namespaces", f"status.phase={phase}", phase == "Active") for phase in ("Active", "Terminating")),
+        *(("nodes", f"spec.unschedulable={says}", says == "false") for says in ("true", "false", "")),
+    ],
+)
+async def test_a_field_that_is_not_said_has_its_types_zero(
+    client: Client, path: str, selector: str, found: bool
+) -> None:
+    """As `kubectl get nodes --field-selector spec.unschedulable=false` asks for."""
+    await client.pod("a", serviceAccountName="default")
+    name = client.unique("n")
+    paths = {"pods": client.pods, "jobs": f"/apis/batch/v1/namespaces/{client.namespace}/jobs"}
+    if path == "jobs":
+        template = {"spec": pod("a")["spec"] | {"restartPolicy": "Never"}}
+        (await client.post(paths[path], {"metadata": {"name": "j"}, "spec": {"template": template}})).ok(201)
+    elif path == "nodes":
+        (await client.post("/api/v1/nodes", {"metadata": {"name": name}})).ok(201)
+    about = {"nodes": name, "namespaces": client.namespace}.get(path, "")
+    named = f"metadata.name={about}," if about else ""
+    listed = (await client.get(paths.get(path, f"/api/v1/{path}"), fieldSelector=named + selector)).ok()
+    if path == "nodes":
+        (await client.delete(f"/api/v1/nodes/{name}")).ok()
+    assert len(listed["items"]) == found
