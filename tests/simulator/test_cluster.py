@@ -352,10 +352,18 @@ def test_what_is_wrong_with_a_manifest_is_one_line(
     assert "bad.yaml, document 1: apiVersion: expected a name" in line
 
 
-async def test_a_process_tells_what_is_wrong_with_a_file_that_it_cannot_write() -> None:
+@pytest.mark.parametrize(
+    ("flag", "path", "said"),
+    [
+        ("--kubeconfig", "/nowhere/at/all", b"error: /nowhere/at/all: No such file or directory"),
+        ("--nodes", "", b"error: '': expected the path of a file or directory, found nothing"),
+    ],
+)
+async def test_a_process_tells_what_is_wrong_with_a_file(flag: str, path: str, said: bytes) -> None:
+    """One that it cannot write; or none, which was the directory in which it ran."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.simulator", "--kubeconfig", "/nowhere/at/all"), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "services.simulator", flag, path), stderr=asyncio.subprocess.PIPE
     )
     _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
-    assert b"error: /nowhere/at/all: No such file or directory" in errors.splitlines()[-1]
+    assert said in errors.splitlines()[-1]
