@@ -215,6 +215,15 @@ async def test_loading_defines_namespaces_and_kinds(cluster: SimulatedCluster, c
     assert cluster.exists("Namespace", "team")
 
 
+async def test_with_a_namespace_goes_what_is_in_it(cluster: SimulatedCluster) -> None:
+    for namespace in ("team", "other"):
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        cluster.create(pod("a") | {"metadata": {"name": "a", "namespace": namespace}})
+    cluster.delete("Namespace", "team")
+    assert [cluster.exists("Namespace", name) for name in ("team", "other")] == [False, True]
+    assert [one["metadata"]["namespace"] for one in cluster.list("Pod")] == ["other"]
+
+
 @pytest.mark.parametrize("value", ["4x", "9007199254740993", -1, [], None])
 async def test_bad_quantities_reach_the_scheduler(cluster: SimulatedCluster, value: object) -> None:
     bad = node("bad")
