@@ -146,6 +146,26 @@ async def test_a_job_that_may_have_fewer_pods_at_once_loses_the_others(
     assert conditions(cluster, "Job", "j") == []
 
 
+async def test_a_job_without_completions_ends_when_its_last_pod_has(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", parallelism=2))
+    await until(lambda: running(cluster, "j") == 2)
+    for number, pod in enumerate(pods(cluster, "j"), 1):
+        assert conditions(cluster, "Job", "j") == []
+        cluster.patch("Pod", pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, subresource="status")
+        await until(lambda number=number: cluster.get("Job", "j")["status"]["succeeded"] == number)
+    await until(lambda: conditions(cluster, "Job", "j") == ["Complete"])
+    assert len(pods(cluster, "j")) == 2
+
+
+async def test_a_stateful_set_replaces_what_failed_under_its_name(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("StatefulSet", "s", replicas=1))
+    await until(lambda: running(cluster, "s") == 1)
+    failed = cluster.get("Pod", "s-0")["metadata"]["uid"]
+    cluster.patch("Pod", "s-0", {"status": {"phase": "Failed"}}, subresource="status")
+    await until(lambda: [pod["metadata"]["uid"] for pod in pods(cluster, "s")] not in ([failed], []))
+    await until(lambda: running(cluster, "s") == 1)
+
+
 async def test_an_indexed_job_completes_each_index(cluster: SimulatedCluster) -> None:
     work = template(restartPolicy="Never", annotations={DURATION: "5"})
     cluster.create(workload("Job", "j", parallelism=2, completions=4, completionMode="Indexed", template=work))
