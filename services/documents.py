@@ -147,7 +147,7 @@ _Loader.yaml_implicit_resolvers = _without((_TIME, _VALUE))
 _Loader.add_constructor(_INTEGER, _Loader.construct_integer)
 _ManifestLoader.yaml_implicit_resolvers = _without((_TIME, _VALUE, _INTEGER, _FLOAT))
 for _tag, _pattern in (
-    (_INTEGER, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"),
+    (_INTEGER, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$|-?0o[0-7]+$"),
     (_FLOAT, r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?$"),
 ):
     _ManifestLoader.add_implicit_resolver(_tag, re.compile(_pattern), list("-+.0123456789"))

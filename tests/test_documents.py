@@ -89,6 +89,7 @@ def test_json_of_more_levels_than_python_calls_functions_is_too_deep(monkeypatch
 NUMBERS = {
     **{"1e+06": 1_000_000, "1e3": 1_000, "129e6": 129_000_000, "2.0": 2, "1.e2": 100, "-1E2": -100, "08": 8},
     **{".5": 0.5, "1e-7": 1e-7, "1.5e300": 1.5e300, "0x1f": 31, "0755": 493, "1_000": 1_000, "-3": -3, "+4": 4, "0": 0},
+    **{"0o644": 420, "-0o7": -7, "0o8": "0o8", "0o": "0o"},
     **{text: text for text in ("1:30", "12:30:45", "123e456", "1e", "e5", "1.2.3", "=", "2026-01-02", "0x")},
 }
 """As sigs.k8s.io/yaml reads them, which `kubectl` uses."""

@@ -407,10 +407,10 @@ def status(
 @app.command(rich_help_panel=TRYING)
 def demo(
     nodes: Annotated[
-        list[Path] | None, typer.Option(help="Kubernetes YAML or JSON with nodes; may be repeated", metavar="FILE")
+        list[str] | None, typer.Option(help="Kubernetes YAML or JSON with nodes; may be repeated", metavar="FILE")
     ] = None,
     workload: Annotated[
-        list[Path] | None, typer.Option(help="Kubernetes YAML or JSON with pods; may be repeated", metavar="FILE")
+        list[str] | None, typer.Option(help="Kubernetes YAML or JSON with pods; may be repeated", metavar="FILE")
     ] = None,
     trace: Annotated[str | None, typer.Option(help="a public trace instead: openb or dlrm", metavar="NAME")] = None,
     directory: Annotated[
@@ -444,11 +444,17 @@ def demo(
     """
     from services.console.demo import command
 
-    if keep == "":  # a path without a word is the directory in which this runs
-        _fail("--keep '': expected a directory")
+    given = [
+        *(("--nodes", one) for one in nodes or ()),
+        *(("--workload", one) for one in workload or ()),
+        ("--keep", keep),
+    ]
+    for flag, path in given:
+        if path == "":  # a path without a word is the directory in which this runs
+            _fail(f"{flag} '': expected a {'directory' if flag == '--keep' else 'file or directory'}")
     status = command.demo(
-        nodes=nodes or (),
-        workload=workload or (),
+        nodes=[Path(one) for one in nodes or ()],
+        workload=[Path(one) for one in workload or ()],
         trace=trace,
         trace_directory=directory,
         limit=limit,

@@ -7,7 +7,7 @@ label that stands among the annotations, or its annotation among the labels; and
 prefix or its name is the same, and the other half is close.
 
 In pods, workloads, nodes and PriorityClasses a field is named that is nearly one of those that are read: a container with
-a ``resource`` asks for nothing.
+a ``resource`` asks for nothing. Of statuses only a node's are looked at: people write what it offers by hand.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _of(obj: dict[str, Any]) -> Iterator[str]:
     yield from _of_fields(obj)
     yield from _of_keys(obj)
     if form := FORMS.get((obj["apiVersion"], obj["kind"])):
-        yield from _of_form({part: obj[part] for part in obj if part != "status"}, _described(form), "")
+        written = (part for part in obj if part != "status" or obj["kind"] == "Node")
+        yield from _of_form({part: obj[part] for part in written}, _described(form), "")
 
 
 _described = lru_cache(inspect.type_info)

@@ -64,11 +64,15 @@ def _of_pods(obj: dict[str, Any]) -> list[str]:
 def _alone(obj: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """(path, labels and annotations) of a pod, or of each template of pods, that names no gang and has no node."""
     for path, metadata, holder in all_metadata(obj):
-        spec, keys = _mapping(holder.get("spec")), _keys(metadata)
-        says = {place: _mapping(metadata.get(place)) for place in ("labels", "annotations")}
-        is_named = any(spec.get(field) for field in NATIVE_NAMES) or any(says[place].get(key) for place, key in NAMES)
-        if "containers" in spec and not is_named and not spec.get("nodeName"):
-            yield path, keys
+        spec = _mapping(holder.get("spec"))
+        if "containers" in spec and not names_gang(metadata, spec) and not spec.get("nodeName"):
+            yield path, _keys(metadata)
+
+
+def names_gang(metadata: dict[str, Any], spec: dict[str, Any]) -> bool:
+    """Whether a pod, or a template of pods, says by itself which gang it is of."""
+    says = {place: _mapping(metadata.get(place)) for place in ("labels", "annotations")}
+    return any(spec.get(field) for field in NATIVE_NAMES) or any(says[place].get(key) for place, key in NAMES)
 
 
 def _is_made_a_gang(obj: dict[str, Any]) -> bool:

@@ -4,6 +4,8 @@
   another. They are all made at once, and placed like any others.
 - A TrainJob of Trainer 2.1 or before: overrides of its pods, which are `runtimePatches` by now.
 - A job whose pods another controller makes, such as MultiKueue's, which makes them in another cluster.
+- A StatefulSet whose pods are made one by one, each when the one before it is ready, which is the default. They are made
+  at once, and a gang of them would start here, and never in a cluster.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from services.console.misspelt import all_metadata, named
+from services.console.unread_gangs import names_gang
 from services.simulator.operators import admitted, group_and_kind
 from services.simulator.operators.kubeflow import REPLICA_SPECS
 from services.simulator.operators.trainer import RUNTIMES
+from services.simulator.workloads import count, is_workload
 
+ORDERED = "OrderedReady"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 HAVING = {("jobset.x-k8s.io", "JobSet"), ("trainer.kubeflow.org", "TrainJob")}
 HAVING |= {("batch.volcano.sh", kind) for kind in ("Job", "CronJob")}
@@ -33,12 +38,18 @@ AT_ONCE = "has no effect here: all of its jobs are made at once"
 TASKS_AT_ONCE = "has no effect here: the pods of all tasks are made at once"
 OVERRIDES = "spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches"
 BESIDE = "has no effect here: its jobs may share such a domain"
+ONE_BY_ONE = (
+    f"spec.podManagementPolicy is {ORDERED}: a cluster makes each pod when the one before it is ready, so that a gang "
+    "that needs several of them never starts. Parallel makes them at once, as `muster simulate` does in any case"
+)
+"""Said by the demo, too, whose cluster does so."""
 
 
 def unsimulated(objects: Sequence[dict[str, Any]]) -> list[str]:
     """One sentence for each, in the order of the objects."""
     runtimes = [obj for obj in objects if obj["kind"] in RUNTIMES]
-    return [f"{named(obj)}: {said}" for obj in objects for said in (*_of_manager(obj), *_of(obj, runtimes))]
+    told = ((obj, (*_of_manager(obj), *_one_by_one(obj), *_of(obj, runtimes))) for obj in objects)
+    return [f"{named(obj)}: {said}" for obj, sentences in told for said in sentences]
 
 
 def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
@@ -48,6 +59,17 @@ def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
     manager = spec.get("managedBy") if isinstance(spec, dict) else None
     if kind in MANAGERS and manager not in (None, *MANAGERS[kind]):
         yield f"{field}.managedBy has no effect here: its pods are made as by its own controller"
+
+
+def _one_by_one(obj: dict[str, Any]) -> Iterator[str]:
+    if obj["kind"] != "StatefulSet" or not is_workload(obj):
+        return
+    spec, made = obj["spec"], admitted([obj])[0]  # Volcano's controller makes a gang of the pods of some
+    ordered = (spec.get("podManagementPolicy") or ORDERED) == ORDERED and count(spec, "replicas") > 1
+    metadata, pod_spec = (spec["template"].get(part) or {} for part in ("metadata", "spec"))
+    several = any(one["kind"] == "PodGroup" and one["spec"]["minMember"] > 1 for one in made)
+    if ordered and (several or names_gang(metadata, pod_spec)):
+        yield ONE_BY_ONE
 
 
 def _of(obj: dict[str, Any], runtimes: Sequence[dict[str, Any]]) -> Iterator[str]:

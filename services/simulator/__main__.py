@@ -53,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
         "--nodes",
         action="append",
         default=[],
-        type=Path,
         metavar="FILE",
         help="YAML or JSON with nodes; may be repeated",
     )
@@ -61,7 +60,6 @@ def _parser() -> argparse.ArgumentParser:
         "--workload",
         action="append",
         default=[],
-        type=Path,
         metavar="FILE",
         help="YAML or JSON with everything else, which is loaded after the nodes; may be repeated",
     )
@@ -106,7 +104,7 @@ async def _serve(arguments: Any) -> None:
         await cluster.stop()
 
 
-def _load(cluster: SimulatedCluster, files: Sequence[Path]) -> list[str]:
+def _load(cluster: SimulatedCluster, files: Sequence[str]) -> list[str]:
     """The files' objects; what is wrong with those that cannot be taken, which cost themselves only."""
     objects, misfits = read_yaml(files)
     made, denied = admitted(obj for obj in objects if not is_configuration(obj))

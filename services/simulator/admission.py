@@ -344,6 +344,10 @@ def _prepare_replicated(resource: Resource, obj: Object) -> None:
         spec.setdefault("replicas", 1)
     always, policy = "spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"]
     _refuse(resource, obj, [*causes.one_of(("Always",), policy, always)])
+    managing = spec.get("podManagementPolicy") or "OrderedReady"
+    if resource.plural == "statefulsets" and managing not in values.MANAGING:
+        why = "must be 'OrderedReady' or 'Parallel'"
+        _refuse(resource, obj, [causes.invalid("spec.podManagementPolicy", managing, why)])
     if not spec.get("selector"):
         _refuse(resource, obj, [causes.required("spec.selector")])
     if not any(spec["selector"].get(part) for part in ("matchLabels", "matchExpressions")):

@@ -161,10 +161,7 @@ class Controllers:
         replicas = count(replica_set["spec"], "replicas")
         for _ in range(replicas - len(pods)):
             self.api.apply_new(replica(replica_set, self._number(replica_set)))
-        # Surplus goes unbound first, then youngest first.
-        surplus = sorted(pods, key=lambda entry: (bool(entry.object["spec"].get("nodeName")), -entry.revision))
-        for entry in surplus[: max(0, len(pods) - replicas)]:
-            self._delete(self.api.pods, entry.key)
+        self._delete_pods(_surplus(pods, replicas))
         return {"replicas": replicas, "readyReplicas": sum(_ready(entry.object) for entry in pods)}
 
     def _stateful_set(self, stateful_set: Object) -> Object:
@@ -206,8 +203,8 @@ class Controllers:
 
     def _job(self, job: Object) -> Object:
         status, spec = job.get("status") or {}, job["spec"]
-        pods = [entry.object for entry in self._pods(job)]
-        active = [pod for pod in pods if _active(pod)]
+        entries = self._pods(job)
+        active, pods = [entry for entry in entries if _active(entry.object)], [entry.object for entry in entries]
         succeeded = [pod for pod in pods if pod["status"]["phase"] == "Succeeded"]
         failed = sum(pod["status"]["phase"] == "Failed" for pod in pods)
         told = {"active": len(active), "succeeded": len(succeeded), "failed": failed}
@@ -224,36 +221,39 @@ class Controllers:
         told["active"] += self._start_pods(job, active, succeeded)
         return told | ({"conditions": []} if "Suspended" in done else {})
 
-    def _suspended(self, active: list[Object]) -> Object:
+    def _suspended(self, active: list[Entry]) -> Object:
         """Its pods go, and it stays."""
         self._delete_pods(active)
         return {"active": 0, "conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}
 
-    def _start_pods(self, job: Object, active: list[Object], succeeded: list[Object]) -> int:
-        """What is missing of a Job's parallelism; returns how many were started."""
+    def _start_pods(self, job: Object, active: list[Entry], succeeded: list[Object]) -> int:
+        """What is missing of a Job's parallelism, and what is there beyond it goes; returns how many more there are."""
         spec = job["spec"]
         parallelism, completions = count(spec, "parallelism"), spec.get("completions")
         if completions is None:
             missing = 0 if succeeded else parallelism - len(active)
         else:
             missing = min(parallelism, completions - len(succeeded)) - len(active)
-        indices: Sequence[int | None] = [None] * max(0, missing)
+        if missing < 0:
+            self._delete_pods(_surplus(active, len(active) + missing))
+            return missing
+        indices: Sequence[int | None] = [None] * missing
         if spec.get("completionMode") == "Indexed":
-            taken = {_index(pod) for pod in active + succeeded}
-            indices = [index for index in range(completions or 0) if index not in taken][: max(0, missing)]
+            taken = {_index(pod) for pod in (*(entry.object for entry in active), *succeeded)}
+            indices = [index for index in range(completions or 0) if index not in taken][:missing]
         for index in indices:
             self.api.apply_new(job_pod(job, self._number(job), index))
         return len(indices)
 
-    def _ended(self, condition: str, reason: str, active: list[Object]) -> Object:
+    def _ended(self, condition: str, reason: str, active: list[Entry]) -> Object:
         self._delete_pods(active)
         now = timestamp(self.api.clock())
         told = {"conditions": [{"type": condition, "status": "True", "reason": reason, "lastTransitionTime": now}]}
         return told | {"completionTime": now} if condition == "Complete" else told
 
-    def _delete_pods(self, pods: list[Object]) -> None:
-        for pod in pods:
-            self._delete(self.api.pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]))
+    def _delete_pods(self, pods: Sequence[Entry]) -> None:
+        for entry in pods:
+            self._delete(self.api.pods, entry.key)
 
     # --------------------------------------------------------------------------------------------------------- effects
 
@@ -289,6 +289,12 @@ class Controllers:
 
 def _is_owned(obj: Object, uid: str) -> bool:
     return any(reference["uid"] == uid for reference in obj["metadata"].get("ownerReferences") or ())
+
+
+def _surplus(pods: Sequence[Entry], wanted: int) -> Sequence[Entry]:
+    """Those that go: unbound ones first, then the youngest."""
+    first = sorted(pods, key=lambda entry: (bool(entry.object["spec"].get("nodeName")), -entry.revision))
+    return first[: max(0, len(pods) - wanted)]
 
 
 def _active(pod: Object) -> bool:

@@ -309,6 +309,7 @@ class WorkloadSpec(_Form):
     suspend: bool | None = None
     paused: bool | None = None
     service_name: str | None = None
+    pod_management_policy: str | None = None
     ordinals: Ordinals | None = None
     volume_claim_templates: list[VolumeClaim] | None = None
 

@@ -62,6 +62,8 @@ EVERYWHERE = {
 """What each cluster has from its beginning."""
 ENDS = ("Complete", "Completed", "Succeeded", "Failed")
 """Conditions of a job that has ended, each in its project's word: Job and TrainJob, JobSet, Kubeflow's jobs, all."""
+DECIDED = ("SuccessCriteriaMet", "FailureTarget")
+"""Those of Kubernetes' Job that is to end: it makes no pods any more while its last ones go."""
 VOLCANO_ENDS = ("Completed", "Failed", "Terminated", "Aborted")
 """Phases of Volcano's Job without pods; one that was aborted has none before somebody resumes it."""
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -115,19 +117,18 @@ def _group(named: Object) -> str:
     return str(named.get("apiVersion", "")).rpartition("/")[0]
 
 
-def _makers(obj: Object) -> Iterator[tuple[str, Any, str, Any]]:
+def _makers(obj: Object) -> Iterator[tuple[str, str, str, str]]:
     """(API group, kind, namespace, name) of what controls it, and of what controls that: it may not be listed."""
-    owners, namespace = obj["metadata"].get("ownerReferences"), obj["metadata"].get("namespace", "")
-    for owner in owners if isinstance(owners, list) else ():
-        if isinstance(owner, dict) and owner.get("controller") is True:
-            kind, name = owner.get("kind"), owner.get("name")
-            if isinstance(kind, str) and isinstance(name, str):
-                yield _group(owner), kind, namespace, name
-                for group, above, named in _above(kind, name, _part(obj["metadata"], "labels")):
-                    yield group, above, namespace, named
+    namespace = obj["metadata"].get("namespace", "")
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            kind, name = owner["kind"], owner["name"]
+            yield _group(owner), kind, namespace, name
+            for group, above, named in _above(kind, name, obj["metadata"].get("labels") or {}):
+                yield group, above, namespace, named
 
 
-def _above(kind: str, name: str, labels: Object) -> Iterator[tuple[str, str, Any]]:
+def _above(kind: str, name: str, labels: Object) -> Iterator[tuple[str, str, str]]:
     """What may control a ReplicaSet or Job of this name, by its name and by what its pods are labelled with."""
     deployment, _, template = name.rpartition("-")
     if kind == "ReplicaSet" and template == labels.get("pod-template-hash"):
@@ -144,14 +145,15 @@ def _has_ended(obj: Object) -> bool:
         return status.get("phase") in ("Succeeded", "Failed")
     if kind == ("batch.volcano.sh", "Job"):
         return _part(status, "state").get("phase") in VOLCANO_ENDS
-    if kind == ("batch", "Job") or kind in MAKES:
-        told = status.get("conditions")
-        return any(_says_end(one) for one in (told if isinstance(told, list) else ()))
-    return False
+    if kind == ("batch", "Job"):
+        return _says(status, (*ENDS, *DECIDED))
+    return kind in MAKES and _says(status, ENDS)
 
 
-def _says_end(condition: Any) -> bool:
-    return isinstance(condition, dict) and condition.get("type") in ENDS and condition.get("status") == "True"
+def _says(status: Object, ends: tuple[str, ...]) -> bool:
+    told = status.get("conditions")
+    conditions = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    return any(one.get("type") in ends and one.get("status") == "True" for one in conditions)
 
 
 def _part(obj: Object, field: str) -> Object:

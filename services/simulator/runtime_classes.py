@@ -13,9 +13,11 @@ Object = dict[str, Any]
 
 
 def add(resource: Resource, pod: Object, known: Object | None) -> None:
-    """To the pod, in place. `known`: the RuntimeClass that it names, if there is one. Raises ApiError 403."""
+    """To the pod, in place. `known`: the RuntimeClass that it names, if there is one. Raises ApiError 403, 500."""
     name = pod["spec"].get("runtimeClassName")
-    if name and known is None:
+    if name == "":
+        raise errors.internal(f'pods "{pod["metadata"]["name"]}": runtimeClassName: resource name may not be empty')
+    if name is not None and known is None:
         raise _forbidden(resource, pod, f'pod rejected: RuntimeClass "{name}" not found')
     if known is not None:
         _add_where(resource, pod, known.get("scheduling") or {})

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from services.simulator import names
 from services.simulator.errors import bad_request
 from services.simulator.resources import Resource
 
@@ -31,15 +32,24 @@ FIELDS: dict[str, frozenset[str]] = {
     | {"reason", "reportingComponent", "source", "type"},
 }
 """The fields that the API server indexes, by plural; every other field is an error."""
+UNSAID = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.successful": "0"}
+"""What is found where an object does not say them; of every other field nothing."""
+CALLED = {"status.successful": "status.succeeded"}
+"""Where a field stands that selectors call by another name."""
 
 _SET = re.compile(r"^(\S+)\s+(in|notin)\s*\(([^()]*)\)$")
-_KEY = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
+_TERM = re.compile(r"([^=!]*)(!=|==?)((?:[^=\\]|\\[\\,=])*)")
+_ESCAPED = re.compile(r"\\([\\,=])")
+"""Of field selectors."""
+_INTEGER = re.compile(r"[0-9]{1,18}", re.ASCII)
+"""That may be compared."""
 
 
 def predicate(resource: Resource, label_selector: str, field_selector: str) -> Predicate | None:
     """What both selectors ask, as one function; None when they ask nothing. Raises ApiError 400."""
     labels = [_label_requirement(part, label_selector) for part in _split(label_selector)]
-    fields = [_field_requirement(part, resource, field_selector) for part in _split(field_selector)]
+    terms = filter(None, re.split(r"(?<!\\),", field_selector))  # empty ones are taken here
+    fields = [_field_requirement(term, resource, field_selector) for term in terms]
     if not labels and not fields:
         return None
 
@@ -73,46 +83,59 @@ def holds(requirement: dict[str, Any], value: str | None) -> bool:
 
 
 def _split(selector: str) -> list[str]:
-    """At commas that stand outside parentheses."""
-    return [part.strip() for part in re.split(r",(?![^()]*\))", selector) if part.strip()]
+    """At commas that stand outside parentheses; nothing if nothing is asked. Raises ApiError 400 for an empty part."""
+    parts = [part.strip() for part in re.split(r",(?![^()]*\))", selector)] if selector.strip() else []
+    if not all(parts):
+        raise bad_request(f"unable to parse requirement: found ',', expected: identifier after ',', in \"{selector}\"")
+    return parts
 
 
 def _label_requirement(part: str, whole: str) -> Predicate:
     if found := _SET.match(part):
-        key, operator = found[1], found[2]
-        values = {value.strip() for value in found[3].split(",")}
-        if operator == "in":
+        key, values = _spelt(names.key, found[1], whole), {value.strip() for value in found[3].split(",")}
+        for value in values:
+            _spelt(names.value, value, whole)
+        if found[2] == "in":
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
-    for operator in ("!=", "==", "="):
+    for operator in ("!=", "==", "=", ">", "<"):
         if operator in part:
             key, _, value = (piece.strip() for piece in part.partition(operator))
-            _check_key(key, whole)
-            if operator == "!=":
-                return lambda labels: labels.get(key) != value
-            return lambda labels: labels.get(key) == value
-    key = part.removeprefix("!").strip()
-    _check_key(key, whole)
+            return _compared(_spelt(names.key, key, whole), operator, _spelt(names.value, value, whole), whole)
+    key = _spelt(names.key, part.removeprefix("!").strip(), whole)
     if part.startswith("!"):
         return lambda labels: key not in labels
     return lambda labels: key in labels
 
 
-def _check_key(key: str, whole: str) -> None:
-    if not _KEY.match(key):
-        raise bad_request(f"unable to parse requirement: found '{key}', expected: a label's key, in \"{whole}\"")
+def _compared(key: str, operator: str, value: str, whole: str) -> Predicate:
+    if operator in ("==", "="):
+        return lambda labels: labels.get(key) == value
+    if operator == "!=":
+        return lambda labels: labels.get(key) != value
+    if not _INTEGER.fullmatch(value):
+        raise bad_request(f"for 'Gt', 'Lt' operators, the value must be an integer: '{value}' in \"{whole}\"")
+    sign, bound = (1 if operator == ">" else -1), int(value)
+    return lambda labels: bool(_INTEGER.fullmatch(labels.get(key, ""))) and sign * (int(labels[key]) - bound) > 0
+
+
+def _spelt(rule: Callable[[str], str], text: str, whole: str) -> str:
+    """The text, if it is as the rule of `names` says."""
+    if why := rule(text):
+        raise bad_request(f"unable to parse requirement: found '{text}', in \"{whole}\": {why}")
+    return text
 
 
 def _field_requirement(part: str, resource: Resource, whole: str) -> Predicate:
-    operator = next((o for o in ("!=", "==", "=") if o in part), None)
-    if operator is None:
+    found = _TERM.fullmatch(part)
+    if found is None:
         raise bad_request(f"invalid selector: '{whole}'; can't understand '{part}'")
-    field, _, value = (piece.strip() for piece in part.partition(operator))
+    field, operator, value = found[1], found[2], _ESCAPED.sub(r"\1", found[3])
     if field not in COMMON_FIELDS and (resource.custom or field not in FIELDS.get(resource.plural, frozenset())):
         raise bad_request(f"field label not supported: {field}")
-    path = tuple(field.split("."))
+    path, unsaid = tuple(CALLED.get(field, field).split(".")), UNSAID.get(field, "")
     wanted = operator != "!="
-    return lambda obj: (_field(obj, path) == value) is wanted
+    return lambda obj: ((_field(obj, path) or unsaid) == value) is wanted
 
 
 def _field(obj: dict[str, Any], path: tuple[str, ...]) -> str:

@@ -42,6 +42,11 @@ class Entry:
         self.tail: bytes = encode(obj)[1:]
         """The object's JSON behind its opening brace, without kind and apiVersion: lists leave these out."""
 
+    def under(self, revision: int) -> Entry:
+        """The same under another revision: how an object is told of that is gone."""
+        metadata = self.object["metadata"] | {"resourceVersion": str(revision)}
+        return Entry(self.key, self.object | {"metadata": metadata}, revision)
+
 
 @dataclass(slots=True)
 class Change:
@@ -140,8 +145,7 @@ class Store:
         """Delete `key`, which must be there; returns its last state."""
         self.revision += 1
         old = collection.entries.pop(key)
-        last = old.object | {"metadata": old.object["metadata"] | {"resourceVersion": str(self.revision)}}
-        entry = Entry(key, last, self.revision)
+        entry = old.under(self.revision)
         self._record(collection, Change(self.revision, "DELETED", entry, old))
         return entry
 

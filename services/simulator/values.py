@@ -21,6 +21,7 @@ COMPARING = ("Lt", "Gt")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 RESTARTING = ("Always", "OnFailure", "Never")
 COMPLETING = ("NonIndexed", "Indexed")
+MANAGING = ("OrderedReady", "Parallel")
 MOST_INDEXED = 100_000
 """Pods at once."""
 MOST_ANNOTATED = 256 * 1024

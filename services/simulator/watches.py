@@ -125,17 +125,16 @@ def _line(kind: bytes, view: View, entry: Entry) -> bytes:
 
 
 def _told(view: View, change: Change) -> bytes:
-    """The line for one change: an object that begins or ends to match is added or deleted for this watch."""
+    """The line for one change: an object that begins to match is added for this watch; one that ends to is deleted, and
+    told as it was."""
     if view.namespace and change.new.key[0] != view.namespace:
         return b""
-    kind = change.type.encode()
-    if view.matches is not None:
-        before = change.old is not None and view.matches(change.old.object)
-        after = change.type != "DELETED" and view.matches(change.new.object)
-        if not before and not after:
-            return b""
-        kind = (b"MODIFIED" if before else b"ADDED") if after else b"DELETED"
-    return _line(kind, view, change.new)
+    if view.matches is None:
+        return _line(change.type.encode(), view, change.new)
+    old = change.old if change.old is not None and view.matches(change.old.object) else None
+    if change.type != "DELETED" and view.matches(change.new.object):
+        return _line(b"MODIFIED" if old else b"ADDED", view, change.new)
+    return _line(b"DELETED", view, old.under(change.revision)) if old else b""
 
 
 def error_line(error: ApiError) -> bytes:

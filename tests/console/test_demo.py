@@ -186,6 +186,19 @@ def test_a_directory_without_a_name_is_not_the_one_in_which_it_runs(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("flag", ["--nodes", "--workload"])
+def test_a_path_without_a_word_is_no_working_directory(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: whatever lay there was taken, as by `--nodes "$NODES"` of a script without the variable."""
+    monkeypatch.chdir(tmp_path)
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    (tmp_path / "nodes.json").write_text(json.dumps(node))
+    files = {"--nodes": "nodes.json", "--workload": "nodes.json"} | {flag: ""}
+    done = runner.invoke(app, ["demo", "--at-most", "1", *(one for pair in files.items() for one in pair)])
+    assert (done.exit_code, done.stderr) == (2, f"error: {flag} '': expected a file or directory\n")
+
+
 def test_without_a_node_nothing_is_started(tmp_path: Path) -> None:
     """As it was: it ran to its end over an empty cluster, and all was well."""
     pods = tmp_path / "pods.yaml"

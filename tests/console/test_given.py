@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from events.homes import open_log
 from events.log import Unavailable
 from services import settings
 from services.binder.service import Rates
+from services.cli.muster import app
 from services.console import launch, roles
 from services.federator.bodies import Cipher
 from services.kubernetes.access import Access, direct
@@ -142,3 +144,61 @@ async def test_what_a_federator_is_given(
     assert [reach.log is None for reach in reaches.values()] == [True, False]
     pai, kubernetes = (reach.backend for reach in reaches.values())
     assert (pai._session.closed, kubernetes._jobs._session.closed) == (True, True)
+
+
+ASKED: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
+    ("verify L", "commands.verify", ("L", None), {"strict": 0, "as_json": False}),
+    ("verify L --cluster c --strict 7 --json", "commands.verify", ("L", "c"), {"strict": 7, "as_json": True}),
+    ("replay L", "commands.replay", ("L", None), {"at": None, "as_json": False}),
+    ("replay L --at 4 --json", "commands.replay", ("L", None), {"at": "4", "as_json": True}),
+    ("explain L a/b", "commands.explain", ("L", None, "a/b"), {"at": None, "as_json": False}),
+    ("explain L a/b --at 4 --json", "commands.explain", ("L", None, "a/b"), {"at": "4", "as_json": True}),
+    ("snapshot", "commands.take_snapshot", (None, None), {"as_json": False}),
+    ("export L F --cluster c", "commands.copy_log", ("L", "F", "c"), {"as_json": False}),
+    ("import F U --json", "commands.copy_log", ("F", "U", None), {"into_nats": True, "as_json": True}),
+    (
+        "retention L",
+        "commands.retain",
+        ("L", None),
+        {"archive": None, "no_archive": False, "days": None, "as_json": False},
+    ),
+    (
+        "retention L --archive A --no-archive --days 3 --json",
+        "commands.retain",
+        ("L", None),
+        {"archive": "A", "no_archive": True, "days": 3, "as_json": True},
+    ),
+    (
+        "subscribe P",
+        "commands.subscribe",
+        ("P",),
+        {"nats": None, "cluster": None, "durable": None, "history": True, "as_json": False},
+    ),
+    (
+        "subscribe P --nats U --cluster c --durable d --new --json",
+        "commands.subscribe",
+        ("P",),
+        {"nats": "U", "cluster": "c", "durable": "d", "history": False, "as_json": True},
+    ),
+    ("status", "commands.status", (None, None), {"watch": False, "as_json": False}),
+    ("status L --watch --json", "commands.status", ("L", None), {"watch": True, "as_json": True}),
+    ("status --nats U --cluster c", "commands.status", ("U", "c"), {"watch": False, "as_json": False}),
+    ("versions switch L", "commands.switch_versions", ("L", None, None, None), {"as_json": False}),
+    ("versions switch L --rules 2 --state 3", "commands.switch_versions", ("L", None, 2, 3), {"as_json": False}),
+    ("job specialize F --cluster a", "jobs.show_special", (Path("F"), "a"), {"as_json": False}),
+    ("job specialize F --cluster a --json", "jobs.show_special", (Path("F"), "a"), {"as_json": True}),
+    ("job explain n --at 4 --json", "jobs.explain", ("n", None, "federation"), {"at": "4", "as_json": True}),
+    ("job explain n --nats nats://h/f", "jobs.explain", ("n", "nats://h/f", "f"), {"at": None, "as_json": False}),
+]
+"""What is typed; which function it ends in, and what that is given."""
+
+
+@pytest.mark.parametrize(("typed", "function", "positional", "named"), ASKED, ids=[typed for typed, *_ in ASKED])
+def test_what_a_command_is_given(
+    typed: str, function: str, positional: tuple[Any, ...], named: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its exit code is that of the function."""
+    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(f"services.console.{function}", lambda *args, **kwargs: given.append((args, kwargs)) or 7)
+    done = CliRunner().invoke(app, typed.split())
+    assert (done.exit_code, given) == (7, [(positional, named)])

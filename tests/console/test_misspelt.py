@@ -53,7 +53,13 @@ def test_a_field_that_no_pod_group_has_is_told(field: str, said: str) -> None:
 
 @pytest.mark.parametrize("api_version", POD_GROUPS.values())
 def test_what_a_dialect_has_and_muster_ignores_is_no_mistake(api_version: str) -> None:
-    assert not misspelt([pod_group(api_version, minResources={"cpu": "1"}, disruptionMode="pod", minMember=1)])
+    ignored = {"minResources": {"cpu": "1"}, "disruptionMode": "pod", "resourceClaims": [], "podGroupTemplateRef": {}}
+    assert not misspelt([pod_group(api_version, minMember=1, **ignored)])
+
+
+@pytest.mark.parametrize("spec", [None, [], "x"])
+def test_a_pod_group_without_a_spec_has_no_field(spec: object) -> None:
+    assert not misspelt([{**pod_group(), "spec": spec}])
 
 
 def test_a_kind_of_the_same_name_in_another_group_is_not_looked_at() -> None:
@@ -82,6 +88,29 @@ def test_what_is_nearly_a_dialects_is_told_wherever_it_stands(place: str, key: s
     assert misspelt([job(**{place: {key: "x"}})]) == [
         f"Job ml/j: spec.template.metadata.{place}[{key}] is no declaration; did you mean {meant}?"
     ]
+
+
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        ("labels", "volcano.sh/task-spec"),
+        *(("annotations", f"scheduling.volcano.sh/{name}") for name in ("group-min-resources", "queue-name")),
+        *(("annotations", f"scheduling.k8s.io/{name}") for name in ("group-name", "group-min-member")),
+        ("annotations", "volcano.sh/task-spec"),
+        ("annotations", "gang.scheduling.koordinator.sh/network-topology-spec"),
+        ("annotations", "gang.scheduling.koordinator.sh/timeout"),
+    ],
+)
+def test_what_has_no_effect_or_stands_in_either_place_is_no_mistake(place: str, key: str) -> None:
+    assert not misspelt([job(**{place: {key: "x"}})])
+
+
+def test_templates_that_stand_in_a_list_are_looked_at() -> None:
+    template = {"metadata": {"labels": {"volcano.sh/task-sepc": "a"}}, "spec": {"containers": []}}
+    metadata, spec = {"generateName": "v-", "namespace": "ml"}, {"tasks": [{}, {"template": template}]}
+    volcanos = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
+    (told,) = misspelt([volcanos])
+    assert told.startswith("Job ml/v-: spec.tasks[1].template.metadata.labels[volcano.sh/task-sepc] is no declaration")
 
 
 def test_a_label_among_annotations_is_told_and_an_annotation_among_labels() -> None:
@@ -145,7 +174,13 @@ apiVersion: v1
 kind: Node
 metadata: {name: 'n'}
 spec: {podCIDR: 10.0.0.0/24, taint: [{key: a, effect: NoSchedule}]}
-status: {capacity: {cpu: 1}, nodeInfo: {}, images: []}
+status: {capacity: {cpu: 1}, nodeInfo: {}, images: [], alocatable: {cpu: 1}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: c}]}
+status: {condition: []}
 """
 
 
@@ -160,4 +195,5 @@ def test_a_field_that_is_nearly_one_is_told(tmp_path: Path) -> None:
         f"Job default/j: {containers}[0].resource is no field; did you mean resources?",
         f"Job default/j: {containers}[1].resources.request is no field; did you mean requests?",
         "Node n: spec.taint is no field; did you mean taints?",
+        "Node n: status.alocatable is no field; did you mean allocatable?",
     ]

@@ -107,6 +107,78 @@ def test_a_paused_deployment_makes_no_pods_and_keeps_those_that_it_has() -> None
     assert [name.rpartition("-")[0].rpartition("-")[0] for name in found["bound"]] == ["default/known"] * 2
 
 
+def test_so_does_one_of_which_volcano_makes_a_gang() -> None:
+    """As it was: of this one alone the pods were placed, below the warning that there are none."""
+    new, known = workload("Deployment", "new", 2), workload("Deployment", "known", 2)
+    for deployment in (new, known):
+        deployment["spec"]["paused"] = True
+        deployment["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": "2"}
+    assert placed(node("n1"), new)["gangs"] == {}
+    known["status"] = {"replicas": 2}
+    found = placed(node("n1"), new, known)
+    assert [name.rpartition("-")[0].rpartition("-")[0] for name in found["bound"]] == ["default/known"] * 2
+    assert [gang["min_member"] for gang in found["gangs"].values()] == [2]
+
+
+LABEL, OF_VOLCANO = "scheduling.x-k8s.io/pod-group", "scheduling.volcano.sh/group-min-member"
+
+
+def stateful_set(replicas: int, minimum: str = "", gang: str = "", **fields: object) -> dict:
+    made = workload("StatefulSet", "db", replicas, labels={LABEL: gang} if gang else None)
+    made["metadata"]["annotations"] = {OF_VOLCANO: minimum} if minimum else {}
+    made["spec"] |= fields
+    return made
+
+
+def natively() -> dict:
+    """One of Kubernetes' own gangs."""
+    made = stateful_set(2)
+    made["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return made
+
+
+def test_so_is_one_of_kubernetes_own_and_of_a_template_without_labels() -> None:
+    made = natively()
+    del made["spec"]["template"]["metadata"]
+    for one in (natively(), made):
+        (told,) = remarks([one]).warnings
+        assert "a gang that needs several of them never starts" in told
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        stateful_set(2, gang="g"),
+        stateful_set(2, gang="g", podManagementPolicy="OrderedReady"),
+        stateful_set(2, gang="g", podManagementPolicy=""),
+        stateful_set(2, minimum="2"),
+    ],
+)
+def test_a_gang_whose_pods_come_one_by_one_is_told(given: dict) -> None:
+    """As it was: it was placed without a word, and never starts where a StatefulSet's controller makes its pods."""
+    found = placed(node("n"), pod_group("g", 2), given)
+    (told,) = found["warnings"]
+    assert told.startswith("StatefulSet default/db: spec.podManagementPolicy is OrderedReady: ")
+    assert "a gang that needs several of them never starts. Parallel makes them at once" in told
+    assert len(found["bound"]) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(stateful_set(2), stateful_set(1, gang="g"), stateful_set(2, minimum="1")),
+        stateful_set(2, gang="g", podManagementPolicy="Parallel"),
+        workload("Deployment", "db", 2, labels={LABEL: "g"}),
+        *(
+            {"apiVersion": f"{group}/v9", "kind": "StatefulSet", "metadata": {"name": "a"}}
+            for group in ("apps", "x.io")
+        ),
+    ],
+)
+def test_nothing_is_said_of_other_stateful_sets(given: dict) -> None:
+    assert placed(node("n"), given)["warnings"] == []
+
+
 def test_bound_pods_that_keep_others_away_are_told_once() -> None:
     """As it was: others were placed beside them, and nothing was said (ARCHITECTURE.md, known limits)."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
@@ -165,6 +237,23 @@ def test_a_job_of_another_controller_is_told() -> None:
         f"TrainJob default/tune: spec.managedBy {effect}",
         "TrainJob default/tune: spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches",
     ]
+
+
+@pytest.mark.parametrize(
+    ("job", "manager"),
+    [
+        ("JobSet", "jobset.sigs.k8s.io/jobset-controller"),
+        ("TrainJob", "trainer.kubeflow.org/trainjob-controller"),
+        *(("TFJob", f"kubeflow.org/{manager}") for manager in ("training-operator", "mpi-operator")),
+    ],
+)
+def test_nothing_is_said_of_a_jobs_own_controller(job: str, manager: str) -> None:
+    """Of a JobSet that another one manages it is."""
+    for managed_by, told in ((manager, 0), ("kueue.x-k8s.io/multikueue", 1)):
+        said = {"managedBy": managed_by}
+        tf = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "t"}, "spec": {"runPolicy": said}}
+        made = {"JobSet": job_set(**said), "TrainJob": train_job(**said), "TFJob": tf}[job]
+        assert len(remarks([made]).warnings) == told
 
 
 def test_a_job_set_without_a_spec_has_no_jobs() -> None:

@@ -134,3 +134,90 @@ def test_a_message_is_one_line_whatever_is_in_it() -> None:
     assert show.cloud_event(message) == r"now 1.0 PodBound a\x1b[2Jb\nc {}"
     assert msgspec.json.decode(show.json_event(message)) == event
     assert "\n" not in show.json_event(message)
+
+
+def test_what_verify_found_is_told_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    counted = {"causes": {"taken": 3, "decide": 2}, "folded": 5, "decided": 2, "reproduced": 2, "decisions": 9}
+    good = Report(cluster="c", first=1, last=5, outcomes=4, snapshots=1, digest="d", **counted)
+    show.report(good)
+    assert capsys.readouterr().out.splitlines() == [
+        "log of 'c': commits 1 to 5 (3 taken, 2 decide)",
+        "decided again: 2 of 2 commits reproduced, 9 decisions; 4 intended outcomes; 1 snapshot reproduced; 5 commits"
+        " folded",
+        "digest d",
+        "verified: every decision is reproduced",
+    ]
+    parts = {"violation": "room of n is exceeded", "unverifiable": 2, "why_unverifiable": "of rules 9", "snapshots": 0}
+    show.report(msgspec.structs.replace(good, folded=3, last=3, **parts))
+    assert capsys.readouterr().out.splitlines() == [
+        "log of 'c': 5 commits, commits 1 to 3 of these (3 taken, 2 decide)",
+        "decided again: 2 of 2 commits reproduced, 9 decisions; 4 intended outcomes; 3 commits folded",
+        "digest d",
+        "not sound: room of n is exceeded",
+        "not verifiable here: 2 commits; of rules 9",
+    ]
+    show.report(Report(cluster="c", start=40, unfolded=7, start_digest="d1", first=41, last=50))
+    assert "no snapshot is left for the 7 before: folded from the snapshot of 40, digest d1" in capsys.readouterr().out
+
+
+def test_retention_names_the_archives_end_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Retained(cluster="c", first=5, last=9, purged=4, archived=6, archive_end=8, because="it is young")
+    for one in (found, msgspec.structs.replace(found, archive_end=None)):
+        show.retained(one)
+    purged = ["4 commits purged; the log of 'c' holds 5 to 9", "nothing more goes: it is young"]
+    archived = "6 commits archived; the archive ends at 8"
+    assert capsys.readouterr().out.splitlines() == [archived, *purged, *purged]
+
+
+def test_what_simulate_found_is_in_a_table_for_each_part(capsys: pytest.CaptureFixture[str]) -> None:
+    gang = {"dialect": "coscheduling/v1alpha1", "min": None, "pods": 6, "bound": 1, "waiting": 5, "phase": "Pending"}
+    waiting = {**{f"ml/w-{i}": "no room" for i in range(5)}, **{f"ml/v-{i}": "no PodGroup" for i in range(4)}}
+    found = {"gangs": {"ml/g": gang}, "bound": {"ml/a": "n1"}, "waiting": waiting, "evicted": ["ml/e"]}
+    show.answer(
+        found | {"rejected": ["Pod ml/r: why"], "unread": {"Pood v1": 2}, "warnings": ["a field"], "digest": "d"}
+    )
+    lines = [line for line in capsys.readouterr().out.splitlines() if not set(line) <= set("┏━┳┓┡╇┩└─┴┘")]
+    assert [[cell.strip() for cell in line.strip("┃│").replace("┃", "│").split("│")] for line in lines] == [
+        *(["Gangs"], ["gang", "dialect", "min", "pods", "bound", "waiting", "phase"]),
+        ["ml/g", "coscheduling/v1alpha1", "–", "6", "1", "5", "Pending"],
+        *(["Bound"], ["pod", "node"], ["ml/a", "n1"]),
+        *(["Waiting"], ["pod", "why"], ["ml/w-0", "no room"], ["ml/w-1", ""], ["ml/w-2", ""], ["… 2 more", ""]),
+        *(["ml/v-0", "no PodGroup"], ["ml/v-1", ""], ["ml/v-2", ""], ["ml/v-3", ""]),
+        *(["Evicted"], ["pod"], ["ml/e"], ["Rejected"], ["object"], ["Pod ml/r: why"]),
+        *(["Warnings"], ["object"], ["a field"]),
+        ["not read, and without effect: 2 Pood v1"],
+        ["1 bound, 9 waiting; digest d"],
+    ]
+    nothing = {part: {} for part in ("gangs", "bound", "waiting", "evicted", "rejected", "unread", "warnings")}
+    show.answer(nothing | {"digest": "d"})
+    assert capsys.readouterr().out == "0 bound, 0 waiting; digest d\n"
+
+
+def test_a_line_of_a_story_says_how_often_and_until_when(capsys: pytest.CaptureFixture[str]) -> None:
+    second = 1_000_000_000
+    lines = [
+        Line(3, 0, "ingest", "seen", "it came", 1, 3, 0),
+        Line(5, 86_400 * second + second // 2, "binder", "bound", "1 of 1", 1, 7, 86_401 * second),
+        Line(8, 86_402 * second, "binder", "refused", "no room", 2, 9, 86_403 * second),
+    ]
+    show.stories(Explained(9, 86_404 * second, [Told("pod", "ml/a", lines, "waits"), Told("pod", "ml/b", [], "-")], []))
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "pod ml/a, since 1970-01-02 00:00:00.5Z",
+        "3 – ingest seen: it came",
+        "5 01-02 00:00:00.5 binder bound: 1 of 1 (until 7, 01-02 00:00:01.0)",
+        "8 01-02 00:00:02.0 binder refused: no room (2 times, until 9, 01-02 00:00:03.0)",
+        "9 01-02 00:00:04.0 stands: waits",
+        "",
+        "pod ml/b",
+        "9 01-02 00:00:04.0 stands: -",
+    ]
+
+
+def test_versions_are_in_a_row_for_each_writer(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"sequence": 9, "rules": 1, "state": 2, "supports": {"binder": {"rules": [1, 2], "state": []}}}
+    for switched in (None, True, False):
+        show.versions(found if switched is None else found | {"switched": switched})
+        first, *rest = capsys.readouterr().out.splitlines()
+        assert first == f"{'already ' * (switched is False)}in force at 9: rules version 1, state version 2"
+        assert [cell.strip() for cell in rest[-2].strip("│").split("│")] == ["binder", "1, 2", "–"]
+        assert [cell.strip() for cell in rest[2].strip("┃").split("┃")] == ["writer", "rules", "state"]

@@ -125,6 +125,17 @@ def test_a_minimum_that_a_pod_says_of_its_owners_pods_is_a_gang(key: str) -> Non
     assert not unread_gangs([job(annotations={"pod-group-name": "g", key: "2"})])
 
 
+def test_a_deployment_that_a_server_refuses_ends_nothing() -> None:
+    """It has no selector, and is looked at before anybody says so."""
+    labels = {"kueue.x-k8s.io/pod-group-name": "g"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c"}]}}
+    metadata = {"name": "d", "namespace": "ml", "annotations": {"scheduling.volcano.sh/group-min-member": "2"}}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"template": template}}
+    assert unread_gangs([deployment]) == []
+    (refused,) = simulate([deployment]).answer()["rejected"]
+    assert "spec.selector: Required value" in refused
+
+
 def test_what_stands_on_no_pod_is_no_pods() -> None:
     owner = job(annotations={f"{K}name": "g", f"{K}min-available": "2"})
     owner["metadata"]["annotations"] = {f"{K}min-available": "2"}

@@ -215,6 +215,15 @@ async def test_loading_defines_namespaces_and_kinds(cluster: SimulatedCluster, c
     assert cluster.exists("Namespace", "team")
 
 
+async def test_with_a_namespace_goes_what_is_in_it(cluster: SimulatedCluster) -> None:
+    for namespace in ("team", "other"):
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        cluster.create(pod("a") | {"metadata": {"name": "a", "namespace": namespace}})
+    cluster.delete("Namespace", "team")
+    assert [cluster.exists("Namespace", name) for name in ("team", "other")] == [False, True]
+    assert [one["metadata"]["namespace"] for one in cluster.list("Pod")] == ["other"]
+
+
 @pytest.mark.parametrize("value", ["4x", "9007199254740993", -1, [], None])
 async def test_bad_quantities_reach_the_scheduler(cluster: SimulatedCluster, value: object) -> None:
     bad = node("bad")
@@ -352,10 +361,18 @@ def test_what_is_wrong_with_a_manifest_is_one_line(
     assert "bad.yaml, document 1: apiVersion: expected a name" in line
 
 
-async def test_a_process_tells_what_is_wrong_with_a_file_that_it_cannot_write() -> None:
+@pytest.mark.parametrize(
+    ("flag", "path", "said"),
+    [
+        ("--kubeconfig", "/nowhere/at/all", b"error: /nowhere/at/all: No such file or directory"),
+        ("--nodes", "", b"error: '': expected the path of a file or directory, found nothing"),
+    ],
+)
+async def test_a_process_tells_what_is_wrong_with_a_file(flag: str, path: str, said: bytes) -> None:
+    """One that it cannot write; or none, which was the directory in which it ran."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.simulator", "--kubeconfig", "/nowhere/at/all"), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "services.simulator", flag, path), stderr=asyncio.subprocess.PIPE
     )
     _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
-    assert b"error: /nowhere/at/all: No such file or directory" in errors.splitlines()[-1]
+    assert said in errors.splitlines()[-1]

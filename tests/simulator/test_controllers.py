@@ -127,6 +127,45 @@ async def test_a_job_runs_to_its_completions(cluster: SimulatedCluster) -> None:
     assert status["completionTime"]
 
 
+@pytest.mark.parametrize("completions", [None, 9])
+async def test_a_job_that_may_have_fewer_pods_at_once_loses_the_others(
+    cluster: SimulatedCluster, completions: int | None
+) -> None:
+    """As it was: they stayed, also where somebody paused it by a parallelism of 0. Unbound ones go first."""
+    cluster.create(workload("Job", "j", parallelism=2, completions=completions))
+    await until(lambda: running(cluster, "j") == 2)
+    known = {pod["metadata"]["name"] for pod in pods(cluster, "j")}
+    cluster.patch("Job", "j", {"spec": {"parallelism": 4}})
+    await until(lambda: len(pods(cluster, "j")) == 4)
+    cluster.patch("Job", "j", {"spec": {"parallelism": 2}})
+    await until(lambda: {pod["metadata"]["name"] for pod in pods(cluster, "j")} == known)
+    await until(lambda: cluster.get("Job", "j")["status"]["active"] == 2)
+    cluster.patch("Job", "j", {"spec": {"parallelism": 0}})
+    await until(lambda: pods(cluster, "j") == [])
+    await until(lambda: cluster.get("Job", "j")["status"]["active"] == 0)
+    assert conditions(cluster, "Job", "j") == []
+
+
+async def test_a_job_without_completions_ends_when_its_last_pod_has(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", parallelism=2))
+    await until(lambda: running(cluster, "j") == 2)
+    for number, pod in enumerate(pods(cluster, "j"), 1):
+        assert conditions(cluster, "Job", "j") == []
+        cluster.patch("Pod", pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, subresource="status")
+        await until(lambda number=number: cluster.get("Job", "j")["status"]["succeeded"] == number)
+    await until(lambda: conditions(cluster, "Job", "j") == ["Complete"])
+    assert len(pods(cluster, "j")) == 2
+
+
+async def test_a_stateful_set_replaces_what_failed_under_its_name(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("StatefulSet", "s", replicas=1))
+    await until(lambda: running(cluster, "s") == 1)
+    failed = cluster.get("Pod", "s-0")["metadata"]["uid"]
+    cluster.patch("Pod", "s-0", {"status": {"phase": "Failed"}}, subresource="status")
+    await until(lambda: [pod["metadata"]["uid"] for pod in pods(cluster, "s")] not in ([failed], []))
+    await until(lambda: running(cluster, "s") == 1)
+
+
 async def test_an_indexed_job_completes_each_index(cluster: SimulatedCluster) -> None:
     work = template(restartPolicy="Never", annotations={DURATION: "5"})
     cluster.create(workload("Job", "j", parallelism=2, completions=4, completionMode="Indexed", template=work))

@@ -53,6 +53,14 @@ def test_there_is_a_pod_for_each_node_named_and_labelled_as_its_controller_does(
     assert first["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet"
     assert list(pods_of(daemon_set(), [node("n1"), node("n2")])) == pods
     assert list(pods_of(daemon_set())) == []
+    assert [target(pod) for pod in pods_of(daemon_set(nodeName="n2"), [node("n1"), node("n2")])] == ["n2"]
+    again = daemon_set()
+    again["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "4"}
+    generations = [
+        next(pods_of(one, [node("n1")]))["metadata"]["labels"]["pod-template-generation"]
+        for one in (again, daemon_set())
+    ]
+    assert generations == ["4", "1"]
 
 
 def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
@@ -66,6 +74,7 @@ def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
         (asks("gpu", "Exists"), ["a", "b"]),
         (asks("old", "DoesNotExist"), ["a", "c"]),
         (asks("gpu", "Gt", "4"), ["b"]),
+        (asks("gpu", "Lt", "8"), ["a"]),
         (asks("gpu", "Lt", "x"), []),
         ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["b"]}]}, ["a", "c"]),
         ({}, []),
@@ -74,6 +83,14 @@ def test_nodes_are_those_of_its_selector_and_its_required_affinity() -> None:
     either = wanted(asks("old", "Exists"), asks("gpu", "In", "4"))
     assert takes(daemon_set(affinity=either), *nodes) == ["a", "b"]
     assert takes(daemon_set(affinity=either, nodeSelector={"old": ""}), *nodes) == ["b"]
+
+
+def test_numbers_of_labels_are_those_of_64_bits() -> None:
+    largest = (1 << 63) - 1
+    nodes = [labelled(name, gpu=str(number)) for name, number in (("a", 0), ("b", largest), ("c", largest + 1))]
+    assert takes(daemon_set(affinity=wanted(asks("gpu", "Gt", "0"))), *nodes) == ["b"]
+    assert takes(daemon_set(affinity=wanted(asks("gpu", "Lt", str(largest)))), *nodes) == ["a"]
+    assert takes(daemon_set(affinity=wanted(asks("gpu", "Lt", str(largest + 1)))), *nodes) == []
 
 
 def test_an_empty_node_name_names_none() -> None:
@@ -85,6 +102,9 @@ def test_an_empty_node_name_names_none() -> None:
 
 def test_taints_keep_it_away_but_for_those_that_each_daemon_tolerates() -> None:
     own = [labelled(f"n{place}", taint(key, effect)) for place, (key, effect) in enumerate(TOLERATED)]
+    assert sorted(key.partition("/")[2] for key, _ in TOLERATED) == [
+        *("disk-pressure", "memory-pressure", "not-ready", "pid-pressure", "unreachable", "unschedulable")
+    ]
     assert takes(daemon_set(), *own) == [each["metadata"]["name"] for each in own]
     away = [labelled("gpu", taint("gpu")), labelled("gone", taint("gpu", "NoExecute"))]
     assert takes(daemon_set(), *away, labelled("soft", taint("gpu", "PreferNoSchedule"))) == ["soft"]
@@ -110,7 +130,12 @@ def test_a_toleration_means_here_what_it_means_to_muster(operator: str, key: str
 
 def test_the_nodes_name_stands_in_place_of_what_the_affinity_required() -> None:
     near = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    spec = aimed_at({"affinity": wanted(asks("gpu", "Exists")) | near}, "n")
+    wished = [{"weight": 1, "preference": asks("gpu", "In", "8")}]
+    affinity = wanted(asks("gpu", "Exists")) | near
+    affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = wished
+    spec = aimed_at({"affinity": affinity}, "n")
+    assert spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == wished
+    assert [target({"spec": one}) for one in (spec, {"nodeName": "m"}, {})] == ["n", "m", ""]
     (term,) = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     assert spec["affinity"]["podAntiAffinity"] == near["podAntiAffinity"]

@@ -38,6 +38,10 @@ items:
 - apiVersion: example.com/v1
   kind: Unknown
   metadata: {generateName: u-, namespace: team}
+  items: []
+- apiVersion: example.com/v1
+  kind: DenyList
+  metadata: {name: d, namespace: team}
 ---
 """
 
@@ -49,8 +53,8 @@ def write(path: Path, text: str) -> Path:
 
 def test_documents_and_lists_become_objects(tmp_path: Path) -> None:
     objects = load_yaml([write(tmp_path / "good.yaml", GOOD)])
-    assert [obj["kind"] for obj in objects] == ["Node", "Pod", "Queue", "Unknown"]
-    assert [obj["metadata"].get("namespace") for obj in objects] == [None, "default", None, "team"]
+    assert [obj["kind"] for obj in objects] == ["Node", "Pod", "Queue", "Unknown", "DenyList"]
+    assert [obj["metadata"].get("namespace") for obj in objects] == [None, "default", None, "team", "team"]
     assert objects[0]["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
     assert objects[0]["status"]["allocatable"]["cpu"] == 4
 
@@ -187,6 +191,16 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: n}", "Pod: metadata.name: expected a string, found bool False"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}", "Pod: metadata.name: expected a string, found int 7"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", "metadata: expected an object, found str 'x'"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 7}",
+            "metadata.namespace: expected a string, found",
+        ),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: 7}", "metadata.generateName: expected a string, found"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: []", "Pod a: status: expected an object, found"),
+        (
+            f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{a: [{'1, ' * 40}]}}}}",
+            f"labels[a]: expected a string, found list [{'1, ' * 18}1,...",
+        ),
         (POD + "spec: {}", "Pod a: spec.containers: expected a list of containers, found nothing"),
         (POD + "spec: []", "Pod a: spec: expected an object, found list []"),
         (POD + "spec: {containers: [{image: x}]}", "spec.containers[0]: expected a container with a name"),
@@ -215,6 +229,14 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n"
         (JOB + "spec: {template: {}}", "spec.template.spec.containers: expected a list of containers"),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Pod}]", "document 1, items[0]: apiVersion"),
         (POD + "spec: {containers: [{name: c}]}\n---\nx: 1", "document 2: apiVersion"),
+        *(
+            ("apiVersion: a.b/v1\nkind: C\nmetadata: {name: c, ownerReferences: [" + owner + "]}", f"C c: {said}")
+            for owner, said in (
+                ("null", "metadata.ownerReferences[0]: Expected object, got null"),
+                ("{uid: u, name: a}", "metadata.ownerReferences[0].kind: Expected a value"),
+                ("{uid: u, name: 7, kind: a}", "metadata.ownerReferences[0].name: Expected str, got int"),
+            )
+        ),
     ],
 )
 def test_a_bad_document_is_named_with_its_field(tmp_path: Path, text: str, told: str) -> None:
@@ -232,6 +254,24 @@ def test_a_job_may_have_more_retries_and_completions_than_pods(tmp_path: Path) -
     assert len(served(load_yaml([write(tmp_path / "a.yaml", text)]))) == 2
     with pytest.raises(ManifestError, match=r"spec\.parallelism: expected a count of at most 1000000, found 5000000"):
         load_yaml([write(tmp_path / "a.yaml", text.replace("parallelism: 2", "parallelism: 5000000"))])
+
+
+@pytest.mark.parametrize("count", [0, 1_000_000])
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "Job"])
+def test_the_least_and_the_most_that_there_may_be_is_taken(kind: str, count: int, tmp_path: Path) -> None:
+    """None as well: nothing else is written of what somebody scaled down."""
+    version, field = ("batch/v1", "parallelism") if kind == "Job" else ("apps/v1", "replicas")
+    spec = {field: count, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    file = tmp_path / "a.json"
+
+    def told(spec: dict[str, Any]) -> str:
+        return json.dumps({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec})
+
+    (found,) = load_yaml([write(file, told(spec))])
+    assert found["spec"] == spec
+    for wrong in (-1, 1_000_001, False):
+        with pytest.raises(ManifestError, match=rf"{kind} a: spec\.{field}: expected a count of at"):
+            load_yaml([write(file, told(spec | {field: wrong}))])
 
 
 def test_what_is_bad_costs_itself_only(tmp_path: Path) -> None:
@@ -351,6 +391,29 @@ def test_so_it_is_where_what_it_made_is_not_listed_but_the_pods_are(
     assert [obj["metadata"]["name"] for obj in objects] == ["other", f"{name}-x"]
 
 
+def test_what_only_looks_like_a_maker_makes_its_own_pods(tmp_path: Path) -> None:
+    """Somebody named it as an owner that controls nothing; a ReplicaSet of one's own has a name like a Deployment's; a
+    plain Job's pod is no JobSet's; a job that waits is listed with its PodGroup."""
+
+    def of_nobody(kind: str) -> dict[str, Any]:
+        return told_of(kind) | {"metadata": {"name": "web"}}
+
+    deployment = of_nobody("ReplicaSet") | {"apiVersion": "apps/v1", "kind": "Deployment"}
+    named = json.loads(owned("Pod", "a", "ReplicaSet", "web"))
+    named["metadata"]["ownerReferences"][0]["controller"] = False
+    alike = json.loads(owned("Pod", "b", "ReplicaSet", "web-2"))
+    plain = json.loads(owned("Pod", "c", "Job", "web"))
+    group = json.loads(owned("ReplicaSet", "web", "Job", "web"))
+    group |= {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    group["metadata"]["ownerReferences"][0]["apiVersion"] = "batch.volcano.sh/v1alpha1"
+    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "web"}}
+    of_ray = json.loads(owned("Pod", "d", "Job", "web"))
+    of_ray["metadata"]["ownerReferences"][0] |= {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
+    given = [of_nobody("ReplicaSet"), deployment, named, alike, of_nobody("JobSet"), plain, of_nobody("Job"), group]
+    text = "\n---\n".join(map(json.dumps, [*given, cluster, of_ray]))
+    assert len(load_yaml([write(tmp_path / "now.yaml", text)])) == len(given) + 2
+
+
 def told_of(kind: str, **status: Any) -> dict[str, Any]:
     versions = {"Job": "batch.volcano.sh/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2", "Pod": "v1"}
     versions |= {"TrainJob": "trainer.kubeflow.org/v1alpha1", "ReplicaSet": "apps/v1"}
@@ -364,11 +427,17 @@ def condition(kind: str, says: str, status: str = "True") -> dict[str, Any]:
     return told_of(kind, conditions=[{"type": "Suspended", "status": "False"}, {"type": says, "status": status}])
 
 
+def of_kubernetes(says: str) -> dict[str, Any]:
+    """What it is to become stands there before its last pods are gone."""
+    return condition("Job", says) | {"apiVersion": "batch/v1"}
+
+
 @pytest.mark.parametrize(
     "told",
     [
         *(condition("JobSet", says) for says in ("Completed", "Failed")),
         *(condition("TrainJob", says) for says in ("Complete", "Failed")),
+        *(of_kubernetes(says) for says in ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")),
         *(condition(kind, says) for kind in ("PyTorchJob", "MPIJob") for says in ("Succeeded", "Failed")),
         *(told_of("Job", state={"phase": phase}) for phase in ("Completed", "Failed", "Terminated", "Aborted")),
     ],

@@ -81,6 +81,16 @@ def test_what_a_server_would_refuse_is_refused() -> None:
         served([pod("a", priorityClassName="nobody")])
 
 
+def test_only_pods_are_taken_as_another_server_gave_them_out() -> None:
+    """A node is to offer its capacity, wherever it comes from, and a misspelt taint is refused."""
+    known = node("n")
+    known["metadata"]["uid"] = "u"
+    (found,) = served([known])
+    assert found["status"]["allocatable"] == found["status"]["capacity"]
+    with pytest.raises(ApiError, match="effect: Unsupported value"):
+        served([known | {"spec": {"taints": [{"key": "a", "effect": "Odd"}]}}])
+
+
 def test_what_has_no_namespace_may_say_one() -> None:
     """As it was: only nodes and classes might, and a Namespace that names itself was refused."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x", "namespace": "x"}}

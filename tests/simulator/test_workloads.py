@@ -39,10 +39,26 @@ def test_a_deployments_pods_are_its_replica_sets() -> None:
         assert re.fullmatch(rf"web-{digest}-[bcdfghjklmnpqrstvwxz2456789]{{5}}", pod["metadata"]["name"])
         assert pod["metadata"]["labels"] == {"app": "x", "pod-template-hash": digest}
         (owner,) = pod["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["name"], owner["controller"]) == ("ReplicaSet", f"web-{digest}", True)
+        said = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{digest}", "uid": uid_of(replica_set)}
+        assert owner == said | {"controller": True, "blockOwnerDeletion": True}
         assert pod["metadata"]["namespace"] == "default"
     assert replica_set["spec"]["selector"]["matchLabels"] == {"app": "x", "pod-template-hash": digest}
     assert replica_set["metadata"]["ownerReferences"][0]["uid"] == uid_of(deployment)
+
+
+def test_a_replica_set_has_its_deployments_annotations_but_for_its_own() -> None:
+    deployment = workload("Deployment", "web")
+    assert "annotations" not in replica_set_of(deployment)["metadata"]
+    own = ("deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration")
+    deployment["metadata"]["annotations"] = {"a": "b", **dict.fromkeys(own, "7")}
+    assert replica_set_of(deployment)["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_owners_of_one_name_are_others_in_another_namespace() -> None:
+    """By an owner's UID it is known which pods are one gang."""
+    here, there = workload("ReplicaSet", "r"), workload("ReplicaSet", "r")
+    there["metadata"]["namespace"] = "there"
+    assert uid_of(here) != uid_of(there) != uid_of(workload("Job", "r")) != uid_of(here)
 
 
 def test_another_template_has_another_hash() -> None:
@@ -60,6 +76,16 @@ def test_a_stateful_sets_pods_are_numbered() -> None:
     assert (pods[0]["spec"]["hostname"], pods[0]["spec"]["subdomain"]) == ("db-3", "svc")
 
 
+def test_a_stateful_sets_claims_come_before_its_volumes_and_in_place_of_those_of_their_names() -> None:
+    template_ = template(volumes=[{"name": name, "emptyDir": {}} for name in ("tmp", "data")])
+    claims = [{"metadata": {"name": "data"}, "spec": {}}]
+    (pod,) = pods_of(workload("StatefulSet", "db", template=template_, volumeClaimTemplates=claims))
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}
+    assert pod["spec"]["volumes"] == [claim, {"name": "tmp", "emptyDir": {}}]
+    (bare,) = pods_of(workload("StatefulSet", "db"))
+    assert "volumes" not in bare["spec"]
+
+
 def test_a_job_starts_its_parallelism() -> None:
     assert len(list(pods_of(workload("Job", "j")))) == 1
     assert len(list(pods_of(workload("Job", "j", parallelism=3)))) == 3
@@ -67,9 +93,9 @@ def test_a_job_starts_its_parallelism() -> None:
     assert len(list(pods_of(workload("Job", "j", parallelism=0, completions=2)))) == 0
     assert len(list(pods_of(workload("Job", "j", parallelism=3, suspend=True)))) == 0
     (pod,) = pods_of(workload("Job", "j"))
-    labels = pod["metadata"]["labels"]
+    labels, uid = pod["metadata"]["labels"], pod["metadata"]["ownerReferences"][0]["uid"]
     assert labels["batch.kubernetes.io/job-name"] == labels["job-name"] == "j"
-    assert labels["batch.kubernetes.io/controller-uid"] == pod["metadata"]["ownerReferences"][0]["uid"]
+    assert labels["batch.kubernetes.io/controller-uid"] == labels["controller-uid"] == uid
 
 
 def on_its_way(status: Any, **spec: Any) -> list[Object]:
@@ -102,7 +128,7 @@ def test_an_indexed_job_on_its_way_leaves_out_what_has_ended() -> None:
 )
 def test_a_job_with_an_odd_status_is_a_fresh_one(odd: Any) -> None:
     for mode in ("Indexed", "NonIndexed"):
-        assert len(on_its_way(odd, parallelism=5, completions=10, completionMode=mode)) == 5
+        assert len(on_its_way(odd, parallelism=10, completions=10, completionMode=mode)) == 10
 
 
 def test_an_indexed_jobs_pods_know_their_index() -> None:
@@ -111,6 +137,7 @@ def test_an_indexed_jobs_pods_know_their_index() -> None:
         assert re.fullmatch(rf"j-{index}-[a-z0-9]{{5}}", pod["metadata"]["name"])
         assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == str(index)
         assert pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == str(index)
+        assert pod["metadata"]["labels"]["job-name"] == "j"
         assert pod["spec"]["hostname"] == f"j-{index}"
     retried = job_pod(workload("Job", "j", completionMode="Indexed"), 7, 0)
     assert retried["metadata"]["name"] not in named(pods)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from services.simulator.forms import misfit
 from services.simulator.operators.making import Object, owned
-from services.simulator.workloads import is_workload, replica_set_of, uid_of
+from services.simulator.workloads import is_paused, is_workload, replica_set_of, uid_of
 
 POD_GROUP = "scheduling.volcano.sh/v1beta1"
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -35,10 +35,14 @@ def grouped(objects: Iterable[Object]) -> Iterator[Object]:
     """
     for obj in objects:
         fits = is_workload(obj) and not misfit(obj["apiVersion"], obj["kind"], obj)
-        if fits and MINIMUM in (obj["metadata"].get("annotations") or {}):
-            yield from _grouped(replica_set_of(obj) if obj["kind"] == "Deployment" else obj)
-        else:
+        if not fits or MINIMUM not in (obj["metadata"].get("annotations") or {}):
             yield obj
+        elif obj["kind"] != "Deployment":
+            yield from _grouped(obj)
+        elif is_paused(obj):  # without a ReplicaSet
+            yield obj
+        else:
+            yield from _grouped(replica_set_of(obj))
 
 
 def _grouped(owner: Object) -> Iterator[Object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.client import ABSENT_NODE, OTHER_UID, STRATEGIC, Client, condition
+from tests.contract.client import ABSENT_NODE, OTHER_UID, STRATEGIC, Client, condition, pod
 
 
 async def test_a_binding_assigns_the_pod(client: Client) -> None:
@@ -16,6 +16,17 @@ async def test_a_binding_assigns_the_pod(client: Client) -> None:
     told = {c["type"]: c["status"] for c in bound["status"]["conditions"]}
     assert told["PodScheduled"] == "True"
     assert int(bound["metadata"]["resourceVersion"]) > int(metadata["resourceVersion"])
+
+
+async def test_what_a_binding_is_annotated_with_comes_to_the_pod(client: Client) -> None:
+    """Beside what is there, and in its place where it has the same name; labels as well."""
+    body = pod("a", labels={"a": "1", "b": "1"})
+    body["metadata"]["annotations"] = {"a": "1", "b": "1"}
+    (await client.post(client.pods, body)).ok(201)
+    said = {field: {"b": "2", "c": "2"} for field in ("annotations", "labels")}
+    (await client.bind("a", ABSENT_NODE, **said)).ok(201)
+    metadata = (await client.get(f"{client.pods}/a")).ok()["metadata"]
+    assert [metadata[field] for field in said] == [{"a": "1", "b": "2", "c": "2"}] * 2
 
 
 async def test_a_binding_replaces_the_refusal_in_the_condition(client: Client) -> None:

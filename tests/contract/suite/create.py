@@ -137,6 +137,16 @@ def near(**term: Any) -> Object:
     return {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "k", "labelSelector": {}, **term}]}}}
 
 
+def liking(weight: int, kind: str = "podAffinity", **term: Any) -> Object:
+    wish = {"weight": weight, "podAffinityTerm": {"topologyKey": "k", "labelSelector": {}, **term}}
+    return {"affinity": {kind: {PREFERRED: [wish]}}}
+
+
+def preferring(weight: int, **requirement: Any) -> Object:
+    wish = {"weight": weight, "preference": {LABELLED: [{"key": "k", "operator": "Exists", **requirement}]}}
+    return {"affinity": {"nodeAffinity": {PREFERRED: [wish]}}}
+
+
 def spreading(**more: Any) -> Object:
     told = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}, **more}
     return {"topologySpreadConstraints": [told]}
@@ -190,6 +200,20 @@ def called(*names: str) -> Object:
         (near(topologyKey="a b"), f"{REQUIRED}[0].topologyKey"),
         (near(labelSelector={"matchLabels": {"k": "a b"}}), "labelSelector.matchLabels"),
         (near(labelSelector={"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["1"]}]}), "operator"),
+        (near(labelSelector={"matchExpressions": [{"key": "k", "operator": "NotIn"}]}), "matchExpressions[0].values"),
+        (near(mismatchLabelKeys=["a b"]), "mismatchLabelKeys[0]"),
+        *((liking(weight), f"podAffinity.{PREFERRED}[0].weight") for weight in (0, 101)),
+        (liking(1, topologyKey="a b"), "podAffinityTerm.topologyKey"),
+        (
+            liking(1, "podAntiAffinity", topologyKey="a b"),
+            f"podAntiAffinity.{PREFERRED}[0].podAffinityTerm.topologyKey",
+        ),
+        (preferring(0), f"nodeAffinity.{PREFERRED}[0].weight"),
+        (preferring(1, operator="exists"), "preference.matchExpressions[0].operator"),
+        (spreading(topologyKey=""), "topologySpreadConstraints[0].topologyKey"),
+        (spreading(whenUnsatisfiable="Anyway"), "topologySpreadConstraints[0].whenUnsatisfiable"),
+        (spreading(labelSelector={"matchLabels": {"k": "a b"}}), "labelSelector.matchLabels"),
+        (opening(hostPort=65_536), "hostPort"),
         (called("a", "b", "a"), "containers[2].name"),
         (called("Main"), "containers[0].name"),
         (called("a" * 64), "containers[0].name"),
@@ -238,12 +262,30 @@ async def test_a_misspelt_value_is_refused_with_its_field(client: Client, spec: 
     assert status["message"] == f'Pod "a" is invalid: {cause["field"]}: {cause["message"]}'
 
 
+@pytest.mark.parametrize("spec", [near(topologyKey=""), liking(1, topologyKey="")])
+async def test_a_topology_without_a_key_is_refused(client: Client, spec: Object) -> None:
+    """Before anything else is said of it."""
+    body = pod("a")
+    body["spec"] |= spec
+    causes = (await client.post(client.pods, body)).refused(422, "Invalid")["details"]["causes"]
+    assert causes[0]["reason"] == "FieldValueRequired"
+    assert {cause["field"].rpartition(".")[2] for cause in causes} == {"topologyKey"}
+
+
 @pytest.mark.parametrize(
     "spec",
     [
         {"tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoExecute"}]},
         selecting(LABELLED, key="k", operator="Gt", values=["x"]),
         selecting(NAMED, key="metadata.name", operator="NotIn", values=["a"]),
+        *(selecting(LABELLED, key="k", operator=operator, values=["1"]) for operator in ("NotIn", "In", "Lt")),
+        *(selecting(LABELLED, key="k", operator=operator) for operator in ("DoesNotExist", "Exists")),
+        *(liking(weight, kind) for weight in (1, 100) for kind in ("podAffinity", "podAntiAffinity")),
+        *(preferring(weight) for weight in (1, 100)),
+        spreading(whenUnsatisfiable="ScheduleAnyway"),
+        *(opening(containerPort=port, hostPort=port, protocol="SCTP") for port in (1, 65_535)),
+        {"tolerations": [{"key": "k", "effect": effect} for effect in ("NoSchedule", "PreferNoSchedule")]},
+        {"tolerations": [{"key": "k", "effect": "NoExecute", "tolerationSeconds": 3}]},
         {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}},
         {"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]}}},
         opening(hostPort=80, hostIP="nope"),
@@ -291,6 +333,9 @@ def expressed(operator: str, *values: str) -> Object:
         ("apps/v1/deployments", workload("Always", selector=expressed("DoesNotExist")), "metadata.labels"),
         ("apps/v1/deployments", workload("Always", selector=expressed("Lt", "1")), "matchExpressions[0].operator"),
         ("apps/v1/deployments", workload("Never", **SELECTED), "spec.template.spec.restartPolicy"),
+        ("apps/v1/statefulsets", workload("", podManagementPolicy="parallel", **SELECTED), "spec.podManagementPolicy"),
+        ("apps/v1/statefulsets", workload("", podManagementPolicy="", **SELECTED), ""),
+        ("apps/v1/statefulsets", workload("", podManagementPolicy="Parallel", **SELECTED), ""),
         ("batch/v1/jobs", workload("Always"), "spec.template.spec.restartPolicy"),
         ("batch/v1/jobs", workload(""), "spec.template.spec.restartPolicy"),
         ("batch/v1/jobs", workload("Never", completionMode="indexed"), "spec.completionMode"),

@@ -86,6 +86,7 @@ TIMES = "cpu max limit to request ratio per {} is 2"
         ("Container", RATIO, asking(requesting("1")), f"{TIMES}, but no limit is specified or limit is 0"),
         ("Container", RATIO, asking(requesting("1", "2100m")), f"{TIMES}, but provided ratio is 2.100000"),
         ("Container", RATIO, asking(requesting("1", "2")), ""),
+        ("Container", {**MIN, **MAX}, asking(requesting("2", "2")), ""),
         ("Container", {**RATIO, "min": {"memory": "1Gi"}}, asking(requesting("1", "3", memory="1")), "["),
         ("Pod", MIN, asking({}), f"{UNDER}.  No request is specified"),
         ("Pod", MIN, asking(requesting("1"), requesting("900m")), f"{UNDER}, but request is 1900m"),
@@ -157,6 +158,21 @@ async def test_bounds_complete_each_other(client: Client) -> None:
             "limits[0].maxLimitRequestRatio[cpu]",
         ),
         ([{"type": "Container", "max": {"gpu": "1"}}], "limits[0].max[gpu]"),
+        *(
+            ([{"type": "Pod", **bounds, "maxLimitRequestRatio": {"cpu": ratio}}], "")
+            for bounds, ratio in (
+                ({}, "1"),
+                ({"min": {"cpu": "1"}}, "3"),
+                ({"max": {"cpu": "1"}}, "3"),
+                ({"min": {"cpu": "500m"}, "max": {"cpu": "1"}}, "2"),
+            )
+        ),
+        (
+            [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "2"}}],
+            "limits[0].defaultRequest[cpu]",
+        ),
+        ([{"type": "PersistentVolumeClaim", "min": {"storage": "1"}}], ""),
+        ([{"type": "a b/c"}], "limits[0].type"),
         ([{"type": "PersistentVolumeClaim"}], "limits[0].limits"),
         ([{"type": "example.com/Volume", "max": {"storage": "1"}}], ""),
         ([], ""),

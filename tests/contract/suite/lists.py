@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.client import ABSENT_NODE, Client
+from tests.contract.client import ABSENT_NODE, Client, pod
 
 
 async def test_a_list_has_a_resource_version_and_bare_items(client: Client) -> None:
@@ -51,12 +51,14 @@ async def test_a_continue_token_that_is_none_is_refused(client: Client) -> None:
         ("app in (web, db)", ["a", "b", "c"]),
         ("app notin (web,db)", ["d"]),
         ("app in (web),tier notin (back)", ["a"]),
+        (" app = web , tier ", ["a", "b"]),
+        *((f"n{operator}7", [name]) for operator, name in ((">", "a"), ("<", "b"))),
     ],
 )
 async def test_label_selectors(client: Client, selector: str, expected: list[str]) -> None:
-    await client.pod("a", labels={"app": "web", "tier": "front"})
-    await client.pod("b", labels={"app": "web", "tier": "back"})
-    await client.pod("c", labels={"app": "db"})
+    await client.pod("a", labels={"app": "web", "tier": "front", "n": "10"})
+    await client.pod("b", labels={"app": "web", "tier": "back", "n": "6"})
+    await client.pod("c", labels={"app": "db", "n": "x"})
     await client.pod("d")
     listed = (await client.get(client.pods, labelSelector=selector)).ok()
     assert [item["metadata"]["name"] for item in listed["items"]] == expected
@@ -73,6 +75,7 @@ async def test_label_selectors(client: Client, selector: str, expected: list[str
         ("status.phase!=Pending", []),
         ("spec.schedulerName=nobody", ["a", "b"]),
         ("spec.schedulerName=somebody,spec.nodeName=", ["c"]),
+        *(("metadata.name=a,", ["a"]), (",", ["a", "b", "c"]), ("spec.nodeName= ", []), ("metadata.name=a\\,b", [])),
     ],
 )
 async def test_field_selectors(client: Client, selector: str, expected: list[str]) -> None:
@@ -84,9 +87,24 @@ async def test_field_selectors(client: Client, selector: str, expected: list[str
     assert [item["metadata"]["name"] for item in listed["items"]] == expected
 
 
-async def test_selectors_that_cannot_be_understood_are_refused(client: Client) -> None:
-    (await client.get(client.pods, fieldSelector="spec.containers=a")).refused(400, "BadRequest")
-    (await client.get(client.pods, labelSelector="a b c")).refused(400, "BadRequest")
+@pytest.mark.parametrize(
+    "selector",
+    [
+        *("a b c", "a,", ",", "a,,b", "a===b", "a!==b", "a=b=c", "a=b c", "a=-b", "a/b/c=d", "a in (b c)", "a in b"),
+        *("n>x", "n<1.5", "n>"),
+    ],
+)
+async def test_label_selectors_that_cannot_be_understood_are_refused(client: Client, selector: str) -> None:
+    """Somebody meant something, and would get all, or nothing."""
+    (await client.get(client.pods, labelSelector=selector)).refused(400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["spec.containers=a", "metadata.name", " metadata.name=a", "metadata.name=a=b", "metadata.name!==a", "=a"],
+)
+async def test_field_selectors_that_cannot_be_understood_are_refused(client: Client, selector: str) -> None:
+    (await client.get(client.pods, fieldSelector=selector)).refused(400, "BadRequest")
 
 
 async def test_a_resource_version_from_the_future_times_out(client: Client) -> None:
@@ -94,3 +112,35 @@ async def test_a_resource_version_from_the_future_times_out(client: Client) -> N
     future = str(int(listed["metadata"]["resourceVersion"]) + 1_000_000)
     status = (await client.get(client.pods, resourceVersion=future)).refused(504, "Timeout")
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("path", "selector", "found"),
+    [
+        *(("pods", f"spec.hostNetwork={says}", says == "false") for says in ("true", "false")),
+        *(("pods", f"{field}=", True) for field in ("status.podIP", "status.nominatedNodeName", "spec.nodeName")),
+        *(("pods", f"spec.restartPolicy={says}", says == "Always") for says in ("Always", "Never", "")),
+        *(("pods", f"spec.serviceAccountName={says}", says == "default") for says in ("default", "other")),
+        *(("jobs", f"status.successful={number}", number == "0") for number in ("0", "1", "")),
+        *(("namespaces", f"status.phase={phase}", phase == "Active") for phase in ("Active", "Terminating")),
+        *(("nodes", f"spec.unschedulable={says}", says == "false") for says in ("true", "false", "")),
+    ],
+)
+async def test_a_field_that_is_not_said_has_its_types_zero(
+    client: Client, path: str, selector: str, found: bool
+) -> None:
+    """As `kubectl get nodes --field-selector spec.unschedulable=false` asks for."""
+    await client.pod("a", serviceAccountName="default")
+    name = client.unique("n")
+    paths = {"pods": client.pods, "jobs": f"/apis/batch/v1/namespaces/{client.namespace}/jobs"}
+    if path == "jobs":
+        template = {"spec": pod("a")["spec"] | {"restartPolicy": "Never"}}
+        (await client.post(paths[path], {"metadata": {"name": "j"}, "spec": {"template": template}})).ok(201)
+    elif path == "nodes":
+        (await client.post("/api/v1/nodes", {"metadata": {"name": name}})).ok(201)
+    about = {"nodes": name, "namespaces": client.namespace}.get(path, "")
+    named = f"metadata.name={about}," if about else ""
+    listed = (await client.get(paths.get(path, f"/api/v1/{path}"), fieldSelector=named + selector)).ok()
+    if path == "nodes":
+        (await client.delete(f"/api/v1/nodes/{name}")).ok()
+    assert len(listed["items"]) == found

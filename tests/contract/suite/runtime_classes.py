@@ -45,6 +45,13 @@ async def test_a_runtime_class_that_is_not_there_is_named_in_vain(client: Client
     assert told == 'pods "a" is forbidden: pod rejected: RuntimeClass "nowhere" not found'
 
 
+async def test_a_name_without_a_letter_is_no_runtime_classs(client: Client) -> None:
+    """Unlike other names that a chart leaves empty."""
+    answer = await client.post(client.pods, pod("a", runtimeClassName=""))
+    assert (answer.code, "resource name may not be empty" in answer.body["message"]) == (500, True)
+    await client.pod("b", runtimeClassName=None, priorityClassName="")
+
+
 async def test_overhead_is_a_runtime_classs_to_say(client: Client, make: Making) -> None:
     name = (await make()).ok(201)["metadata"]["name"]
     for more in ({}, {"runtimeClassName": name}):

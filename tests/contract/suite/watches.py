@@ -51,6 +51,17 @@ async def test_an_object_enters_and_leaves_a_watch_with_a_label_selector(client:
         assert await watch.seen(4) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b")]
 
 
+async def test_what_leaves_a_watch_is_told_as_it_was(client: Client) -> None:
+    """Under the version of the change that took it out, so that a watch resumes behind that."""
+    await client.pod("a", labels={"x": "1"})
+    start = (await client.get(client.pods)).ok()["metadata"]["resourceVersion"]
+    async with client.watch(client.pods, resourceVersion=start, labelSelector="x=1") as watch:
+        after = (await client.patch(f"{client.pods}/a", {"metadata": {"labels": {"x": "2"}}})).ok()
+        kind, obj = await watch.next()
+    assert (kind, obj["metadata"]["labels"]) == ("DELETED", {"x": "1"})
+    assert obj["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+
+
 async def test_a_binding_takes_a_pod_out_of_the_unassigned(client: Client) -> None:
     start = (await client.get(client.pods)).ok()["metadata"]["resourceVersion"]
     async with client.watch(client.pods, resourceVersion=start, fieldSelector="spec.nodeName=") as watch:
