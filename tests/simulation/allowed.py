@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import events as ev
 from services.state import commits
 from services.state.records import AWAITING
 
@@ -13,7 +14,14 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 CUT, CUT_BYTES = 4, 8_192
-"""Where a decision has less than so many bytes, so many of them say all that the first had to say."""
+"""Where a decision has less than so many bytes, so many of them say all that the first had to say, unless proposals come
+all the time, which go first."""
+VERDICTS = (ev.GangPermitted, ev.GangHeld, ev.ProposalRefused)
+
+
+def is_cut(commit: Commit) -> bool:
+    """Whether a decision may have no room for more than its verdicts."""
+    return commits.DECISION_BYTES < CUT_BYTES and any(isinstance(event, VERDICTS) for event in commit.events)
 
 
 class Allowed:
@@ -35,6 +43,8 @@ class Allowed:
         most = 0 if policy is None or not policy.reserve_after_refusals else policy.reservations
         if self.policy_at > commit.header.basis or len(standing) <= most:
             self._beyond = (0, 0)
+            return ""
+        if is_cut(commit):
             return ""
         few = CUT if commits.DECISION_BYTES < CUT_BYTES else 1
         policy_at, before = self._beyond

@@ -25,7 +25,7 @@ from services.state.naming import named_by
 from services.state.records import AWAITING, BOUND, PERMITTED, SUCCEEDED, Group
 from services.state.validate import Violated, validate_state
 from tests.simulation import ahead, current, fitting
-from tests.simulation.allowed import Allowed
+from tests.simulation.allowed import Allowed, is_cut
 from tests.simulation.before import Before
 from tests.simulation.explained import Explained
 from tests.simulation.gone import Gone
@@ -314,6 +314,8 @@ class Witness:
         judged = {getattr(event, "group", "") for event in commit.events}
         found = self._allowed.beyond(commit, self.state, judged)
         _require(not found, f"{commit.sequence} goes on keeping {found} (section 5)")
+        if is_cut(commit):
+            return
         before, self._left = self._left, {}
         for key, kept in self.state.reservations.items():
             group = self.state.groups.get(key)
