@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from services.state.fold import State
 
 
+DELETED = (ev.NodeDeleted, ev.PodDeleted, ev.PodGroupDeleted)
+
+
 class Gone:
     def __init__(self) -> None:
         self._said: dict[str, Collection] = {}
@@ -24,7 +27,8 @@ class Gone:
         self._said[uid] = among
 
     def wrongly(self, commit: Commit, state: State, names: tuple[str, ...]) -> str:
-        """Behind ingest's next commit: what it said is gone and is there; empty: nothing. A new one has yet to list."""
+        """Behind ingest's next commit: what it said is gone and is there; empty: nothing. A new one has yet to list; and
+        of what came and goes again in this commit, the next may begin with why."""
         said, self._said = self._said, {}
         if isinstance(commit.events[0], ev.IngestTaken):
             return ""
@@ -32,4 +36,5 @@ class Gone:
         there = [uid for uid, among in said.items() if uid not in rejected and truth.is_there(uid, among, names)]
         nodes = {node.fact.uid for node in state.nodes.values() if node.fact is not None}
         known = {*state.pods, *nodes, *(group.uid for group in state.pod_groups.values())}
+        known.update(event.uid for event in commit.events if isinstance(event, DELETED))
         return ", ".join(uid for uid in there if uid not in known)
