@@ -75,8 +75,8 @@ class Witness:
         """Subject → the sequence of its last commit."""
         self._first: dict[str, int] = {}
         """Event → the sequence at which it first came."""
-        self._left: dict[tuple[str, str], int] = {}
-        """Group and node → decisions of the binder that went on keeping what cannot come."""
+        self._left: dict[tuple[int, str, str], int] = {}
+        """A reservation, its group, and a node → decisions of the binder that went on keeping what cannot come."""
         self._touched: dict[str, int] = {}
         """Node, pod or gang → the sequence of the last fact about it."""
         self._where: dict[str, tuple[str, ...]] = {}
@@ -326,7 +326,7 @@ class Witness:
                 if there is None or max(there.touched, self._touched.get(node, 0)) > commit.header.basis:
                     continue
                 if found := fitting.never_free(self.state, node, classes):
-                    left = self._left[key, node] = before.get((key, node), 0) + 1
+                    left = self._left[kept.sequence, key, node] = before.get((kept.sequence, key, node), 0) + 1
                     _require(left < LEFT, f"{commit.sequence} goes on keeping {found} (section 5)")
 
     def permitted(self, permit: ev.GangPermitted, commit: Commit, index: int, before: Before) -> None:
