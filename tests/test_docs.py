@@ -13,6 +13,7 @@ import pytest
 import typer.main
 
 from services.cli.muster import app
+from services.federator import rules
 from services.federator import snapshot as federation
 from services.state import State
 from services.state.reasons import REASONS
@@ -146,11 +147,27 @@ def test_each_argument_and_option_says_what_it_is() -> None:
     assert [name for name, parameter in known.items() if not getattr(parameter, "help", "")] == []
 
 
+def test_a_list_of_commands_says_what_each_does_and_leaves_the_rest_to_its_own_help() -> None:
+    lists = [COMMAND, *(group for group in COMMAND.commands.values() if hasattr(group, "commands"))]
+    said = {name: command.help.partition("\n\n")[0] for group in lists for name, command in group.commands.items()}
+    assert [name for name, first in said.items() if "\n" in first or "Exit code" in first] == []
+
+
 def test_decisions_are_numbered_and_those_that_are_named_are_there() -> None:
     numbers = [int(number) for number in re.findall(r"^\*\*D(\d+)\. ", _read(ROOT / "ARCHITECTURE.md"), re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
     named = {int(number) for document in DOCUMENTS for number in re.findall(r"\bD(\d+)\b", _read(document))}
     assert named - set(numbers) == set()
+
+
+def test_the_rules_of_a_federation_read_alike_beside_their_code_and_for_users() -> None:
+    numbered = re.compile(r"^\W*R(\d+)\. (.*?)(?=^\W*R\d+\. |\n\n)", re.DOTALL | re.MULTILINE)
+    beside_the_code, for_users = (
+        {number: " ".join(rule.replace("**", "").split()) for number, rule in numbered.findall(text)}
+        for text in (rules.__doc__ or "", _read(ROOT / "docs/federation.md"))
+    )
+    assert len(for_users) == 22
+    assert beside_the_code == for_users
 
 
 def test_the_table_of_themes_has_each_decision() -> None:

@@ -123,9 +123,8 @@ async def _run_federator(settings: Settings, log: JetStreamLog) -> None:
         )
         running = tasks.create_task(federator.run())
         await asyncio.wait({running, tasks.create_task(federator.ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
-        described = "Multi-cluster jobs: submit, status, list, cancel, give-up"
-        prefix = jobs(settings.cluster)
-        handlers, muster = federator.handlers(), version("muster")
+        handlers, muster, prefix = federator.handlers(), version("muster"), jobs(settings.cluster)
+        described = f"Multi-cluster jobs: {', '.join(handlers)}"
         async with micro.served(log.connection, FEDERATOR_SERVICE, muster, described, prefix, handlers):
             await running
 

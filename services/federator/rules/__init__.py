@@ -24,7 +24,9 @@ has one, and what was decided where it is silent.
      higher priority is scheduled meanwhile takes over.
 R10. It succeeds before its guard time ends, or while it is being cancelled. While nothing is decided it is the winner at
      once, whatever the priorities: nothing is worth running twice.
-R11. It fails, or is stopped by others, before it holds: out of the race. The others go on.
+R11. It fails, or is stopped by others, before it holds: out of the race. The others go on. So is one whose submission or
+     release is refused, whoever says so: a proxy's 302, 401, 404 or 413 counts like the server's own. One that is not
+     about the job's content, as 400 is, counts when it was repeated for 20 s. A 5xx, a 429 and silence do not.
 R12. The holder is lost before the decision: the race is open again among those that are left. What was cancelled stays
      cancelled.
 R13. Nobody is left: the job is placed nowhere. It is not submitted again.
