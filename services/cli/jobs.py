@@ -20,14 +20,6 @@ Alias = Annotated[str, typer.Option("--cluster", help="the cluster's alias in th
 
 
 @app.command()
-def specialize(file: JobFile, alias: Alias, as_json: Json = False) -> None:
-    """The job as it would be submitted to one of its clusters. Submits nothing."""
-    from services.console import jobs
-
-    raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))
-
-
-@app.command()
 def submit(
     file: JobFile,
     nats: Nats = None,
@@ -35,7 +27,10 @@ def submit(
     watch: Watch = False,
     as_json: Json = False,
 ) -> None:
-    """Hand a job to the federator. Exit code 0: it is accepted; with --watch: it is kept on a cluster."""
+    """Hand a job to the federator.
+
+    Exit code 0: it is accepted; with --watch: it is kept on a cluster.
+    """
     from services.console import jobs
 
     raise typer.Exit(jobs.submit(file, nats, federation_named(nats, federation), watch=watch, as_json=as_json))
@@ -45,8 +40,10 @@ def submit(
 def status(
     name: JobName, nats: Nats = None, federation: Federation = None, watch: Watch = False, as_json: Json = False
 ) -> None:
-    """The state of a job on each of its clusters. Exit code 2: there is none of this name, or it is forgotten; with
-    --watch as that of `submit`."""
+    """The state of a job on each of its clusters.
+
+    Exit code 2: there is none of this name, or it is forgotten; with --watch as that of `submit`.
+    """
     from services.console import jobs
 
     shown = jobs.watched if watch else jobs.status
@@ -63,7 +60,10 @@ def listed(nats: Nats = None, federation: Federation = None, as_json: Json = Fal
 
 @app.command()
 def cancel(name: JobName, nats: Nats = None, federation: Federation = None, as_json: Json = False) -> None:
-    """End a job on every cluster. Exit code 1: nothing of it was left."""
+    """End a job on every cluster.
+
+    Exit code 1: nothing of it was left.
+    """
     from services.console import jobs
 
     raise typer.Exit(jobs.cancel(name, nats, federation_named(nats, federation), as_json=as_json))
@@ -116,3 +116,11 @@ def explain(
     from services.console import jobs
 
     raise typer.Exit(jobs.explain(name, nats, federation_named(nats, federation), at=at, as_json=as_json))
+
+
+@app.command()
+def specialize(file: JobFile, alias: Alias, as_json: Json = False) -> None:
+    """The job as it would be submitted to one of its clusters. Submits nothing."""
+    from services.console import jobs
+
+    raise typer.Exit(jobs.show_special(file, alias, as_json=as_json))

@@ -179,10 +179,17 @@ def federator(
     nats: Nats = None,
     cluster: Annotated[str | None, typer.Option(help=FEDERATION_HELP, metavar="NAME")] = None,
     clusters: Annotated[
-        str | None, typer.Option(help="which clusters there are (docs/federation.md)", metavar="FILE")
+        str | None,
+        typer.Option(
+            help="which clusters there are (docs/federation.md; default: $MUSTER_CLUSTERS_FILE)", metavar="FILE"
+        ),
     ] = None,
     keys: Annotated[
-        str | None, typer.Option(help="Fernet keys, one a line, with which jobs' bodies are kept", metavar="FILE")
+        str | None,
+        typer.Option(
+            help="Fernet keys, one a line, with which jobs' bodies are kept (default: $MUSTER_BODY_KEYS_FILE)",
+            metavar="FILE",
+        ),
     ] = None,
     as_json: JsonLines = False,
 ) -> None:
@@ -222,24 +229,6 @@ def run_together(
         scheduler_names=scheduler_names,
         shard=shard,
     )
-
-
-@app.command(rich_help_panel=LOGS)
-def verify(
-    log: Log,
-    cluster: Cluster = None,
-    strict: Annotated[
-        int, typer.Option(help="check the whole state every so many commits; 0: at the end", min=0, metavar="COMMITS")
-    ] = 0,
-    as_json: Json = False,
-) -> None:
-    """Make every decision of a log again, and compare it with the logged one.
-
-    Exit code 0: every decision is reproduced; 1: a difference; 2: cannot be read; 5: not verifiable by this version.
-    """
-    from services.console import commands
-
-    raise typer.Exit(commands.verify(log, cluster, strict=strict, as_json=as_json))
 
 
 @app.command(rich_help_panel=LOGS)
@@ -283,18 +272,21 @@ def explain(
 
 
 @app.command(rich_help_panel=LOGS)
-def snapshot(
-    log: OptionalLog = None,
+def verify(
+    log: Log,
     cluster: Cluster = None,
+    strict: Annotated[
+        int, typer.Option(help="check the whole state every so many commits; 0: at the end", min=0, metavar="COMMITS")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Keep the state at the log's end beside the log, and read it back; services start from there.
+    """Make every decision of a log again, and compare it with the logged one.
 
-    The binder runs it by itself, now and then. It gives way to everything else on the machine.
+    Exit code 0: every decision is reproduced; 1: a difference, or not sound; 2: cannot be read; 5: not verifiable here.
     """
     from services.console import commands
 
-    raise typer.Exit(commands.take_snapshot(log, cluster, as_json=as_json))
+    raise typer.Exit(commands.verify(log, cluster, strict=strict, as_json=as_json))
 
 
 @app.command("export", rich_help_panel=LOGS)
@@ -308,6 +300,33 @@ def export_log(
     from services.console import commands
 
     raise typer.Exit(commands.copy_log(log, target, cluster, as_json=as_json))
+
+
+@app.command("import", rich_help_panel=LOGS)
+def import_log(
+    file: Annotated[str, typer.Argument(help="what `muster export` wrote", metavar="FILE.db")],
+    target: Annotated[str, typer.Argument(help="NATS URL; the log keeps its cluster's name", metavar="URL")],
+    as_json: Json = False,
+) -> None:
+    """Copy an exported log into NATS: the inverse of export."""
+    from services.console import commands
+
+    raise typer.Exit(commands.copy_log(file, target, None, into_nats=True, as_json=as_json))
+
+
+@app.command(rich_help_panel=LOGS)
+def snapshot(
+    log: OptionalLog = None,
+    cluster: Cluster = None,
+    as_json: Json = False,
+) -> None:
+    """Keep the state at the log's end beside the log, and read it back; services start from there.
+
+    The binder runs it by itself, now and then. It gives way to everything else on the machine.
+    """
+    from services.console import commands
+
+    raise typer.Exit(commands.take_snapshot(log, cluster, as_json=as_json))
 
 
 @app.command(rich_help_panel=LOGS)
@@ -335,37 +354,21 @@ def retention(
     raise typer.Exit(commands.retain(log, cluster, archive=archive, no_archive=no_archive, days=days, as_json=as_json))
 
 
-@app.command("import", rich_help_panel=LOGS)
-def import_log(
-    file: Annotated[str, typer.Argument(help="what `muster export` wrote", metavar="FILE.db")],
-    target: Annotated[str, typer.Argument(help="NATS URL; the log keeps its cluster's name", metavar="URL")],
+@app.command(rich_help_panel=LOGS)
+def status(
+    log: OptionalLog = None,
+    nats: Nats = None,
+    cluster: Cluster = None,
+    watch: Annotated[bool, typer.Option("--watch", help="every second, until interrupted")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy an exported log into NATS: the inverse of export."""
+    """Who holds what, how far behind, decisions and conflicts a second, and how many wait. Writes nothing."""
     from services.console import commands
 
-    raise typer.Exit(commands.copy_log(file, target, None, into_nats=True, as_json=as_json))
-
-
-@app.command(rich_help_panel=TRYING)
-def simulate(
-    files: Annotated[
-        list[str],
-        typer.Option(
-            "-f", "--file", help="Kubernetes YAML or JSON; a directory of it; -: stdin; may be repeated", metavar="FILE"
-        ),
-    ],
-    profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
-    keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
-    as_json: Json = False,
-) -> None:
-    """What would be placed where, and what would wait and why: no cluster, no network, no clock.
-
-    Pods of every schedulerName are placed, so that manifests for another scheduler can be tried as they are.
-    """
-    from services.console import commands
-
-    raise typer.Exit(commands.simulate(files, profile=profile, log=keep, as_json=as_json))
+    if log is not None and nats is not None:
+        _fail("expected LOG or --nats, not both")
+    location = nats if log is None else log
+    raise typer.Exit(commands.status(location, cluster, watch=watch, as_json=as_json))
 
 
 @app.command(rich_help_panel=LOGS)
@@ -387,21 +390,25 @@ def subscribe(
     )
 
 
-@app.command(rich_help_panel=LOGS)
-def status(
-    log: OptionalLog = None,
-    nats: Nats = None,
-    cluster: Cluster = None,
-    watch: Annotated[bool, typer.Option("--watch", help="every second, until interrupted")] = False,
+@app.command(rich_help_panel=TRYING)
+def simulate(
+    files: Annotated[
+        list[str],
+        typer.Option(
+            "-f", "--file", help="Kubernetes YAML or JSON; a directory of it; -: stdin; may be repeated", metavar="FILE"
+        ),
+    ],
+    profile: Annotated[str, typer.Option(help=PROFILE, metavar="NAME")] = "default",
+    keep: Annotated[Path | None, typer.Option("--log", help="keep the log there", metavar="FILE.db")] = None,
     as_json: Json = False,
 ) -> None:
-    """Who holds what, how far behind, decisions and conflicts a second, and how many wait. Writes nothing."""
+    """What would be placed where, and what would wait and why: no cluster, no network, no clock.
+
+    Pods of every schedulerName are placed, so that manifests for another scheduler can be tried as they are.
+    """
     from services.console import commands
 
-    if log is not None and nats is not None:
-        _fail("expected LOG or --nats, not both")
-    location = nats if log is None else log
-    raise typer.Exit(commands.status(location, cluster, watch=watch, as_json=as_json))
+    raise typer.Exit(commands.simulate(files, profile=profile, log=keep, as_json=as_json))
 
 
 @app.command(rich_help_panel=TRYING)
