@@ -18,11 +18,13 @@ or, when there is no room,
 
 `facts` are ingest's, `federation` the federator's in a log of its own, `decisions` everybody else's, `objects` what they
 share, `policy` the bounds that decisions obey.
-`envelope` is the commit and its bytes, `subjects` who may write what, `log` the interface to the log's three homes:
-`memory`, `sqlite`, `jetstream`.
+`dialects` has the names of the ways in which gangs are declared. `envelope` is the commit and its bytes, `subjects` who
+may write what, `log` the interface to the log's three homes: `memory`, `sqlite`, `jetstream`; `homes` finds and copies
+them, `snapshots` are kept beside each. `schema` writes the JSON Schemas.
 
-The rest is the one door to NATS: `connection` and `client`, `server` to start one, `permissions` and `tls`, `lease` (who
-tries to be active), `object_store` (snapshots and bodies), `micro` (requests), `cloudevents` and `feed` (for outsiders).
+The rest is the one door to NATS: `connection` and `client`, `server` to start one, `permissions`, `tls` and
+`credentials`, `consumer` (reading), `lease` (who tries to be active), `object_store` (snapshots and bodies), `micro`
+(requests), `cloudevents`, `feed` and `subscription` (for outsiders).
 
 Where to read on: `tests/planner/test_scenarios.py`, this very life as a test; then `services.state`, what events mean.
 """

@@ -39,7 +39,8 @@ LAG_EVERY_S = 5.0
 GATHERED_OUTCOMES = 2_000
 """Outcomes that share a commit, at most."""
 ASKED_NS, ABSENT_NS = 1_000_000_000, 3_000_000_000
-"""How often the log is asked whether it is there, where time without it is not to count; and from when on it was away."""
+"""Where time without the log is not to count: how often the log is asked whether it is there, and after how long without
+an answer it counts as away."""
 Deciding = Generator[None, None, Sequence[Event]]
 """A decision under way: it yields between slices of work, and returns its events."""
 
@@ -108,7 +109,7 @@ class Decider:
         self._decision_spacing = Spacing()
         self._outcome_spacing = Spacing()
         self._ticked = False
-        """Whether a tick was appended last of what may be due at any time."""
+        """Whether the last of this process's ticks, decisions and outcomes was a tick."""
 
     def report(self, outcome: Event) -> None:
         """Append an outcome soon, under load with those that come meanwhile; only the first wakes the loop."""
@@ -122,8 +123,8 @@ class Decider:
         self._stirred.set()
 
     async def hear_all(self) -> None:
-        """Until everything is folded that the log holds by now: who was replaced while he stood still ends here. For an
-        effect that is not fenced by what the log knew when it was intended. Raises LogError."""
+        """Wait until everything is folded that the log holds by now: a process that was replaced while it stood still
+        ends here. For effects whose precondition was read from the cluster, and not from the log. Raises LogError."""
         end = await self.log.end()
         while self.state.sequence < end:
             self._folded.clear()
@@ -228,8 +229,9 @@ class Decider:
             await in_slices(self._started())
 
     async def _listen(self) -> None:
-        """While something waits, ask the log once a second whether it is there. This goes on beside the loop: one that
-        takes long to decide is active all the same. What was not heard for too long, the loop asks for itself."""
+        """While something waits, ask the log once a second whether it is there. This goes on beside the loop: a process
+        that takes long to decide is active all the same. After too long without an answer the loop asks by itself
+        (`_leave_out_absence`)."""
         while not self._absence_counts:
             await asyncio.sleep(ASKED_NS / 1e9)
             if not (self.active and self._log_time.armed):
@@ -243,8 +245,8 @@ class Decider:
             self._stirred.set()
 
     async def _leave_out_absence(self) -> bool:
-        """Append the tick by which time counts as none in which nobody had the subject, this process stood still, or it
-        heard nothing from the log; whether one was needed."""
+        """Append ticks that leave out the time in which nobody had the subject, this process stood still, or the log
+        did not answer; whether any were needed."""
         now_ns = self._clock.now_ns()
         if self._absence_counts or not self._log_time.armed:
             self._heard_ns = now_ns

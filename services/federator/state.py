@@ -120,7 +120,7 @@ class State:
         """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit, and
         UnknownVersion for that of a later version.
 
-        `events`: what the payload says, from somebody who knows it.
+        `events`: the payload, where the caller has decoded it already.
         """
         return at_once(self.apply_stored_in_slices(stored, events))
 

@@ -47,7 +47,7 @@ def decide(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]
 
 
 def _cycle(state: State, shard: str) -> Generator[None, None, list[PlannerEvent]]:
-    """Nothing while the picture of the cluster is partial, or no partitions are assigned yet.
+    """No events while the picture of the cluster is partial, or no partitions are assigned yet.
 
     If the events are more than a commit takes, the cycle is planned again for the first half of the shard's groups.
     """

@@ -114,10 +114,11 @@ class State:
     room_sequence: int = 0
     """The last commit that gave room back or changed a node: what wakes groups refused for room."""
     lacked_room: dict[str, int] = field(default_factory=dict)
-    """Gangs' groups that are to be tried again as something about them changed, and were refused for room before that →
-    the basis of that refusal. A cohort's others have it there."""
+    """Ready groups of gangs that were last refused for room → the basis of that refusal. While a group is parked its
+    cohort has it."""
     kept_sequence: int = 0
-    """The last commit that ended a reservation, or with a proposal for pods that are gone: it wakes them, too."""
+    """The last commit that ended a reservation, or had a proposal that takes less room than it names. It wakes groups
+    refused for room, too."""
 
     # What is placed, and on its way to its node or off it (`verdicts`, `pods`, `timeouts`).
     claims: dict[str, Claim] = field(default_factory=dict)
@@ -150,7 +151,7 @@ class State:
     kept_for: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang → UIDs of its failed members whose room is nominated, in the order of `nominations`."""
     highest: dict[int, int] = field(default_factory=dict)
-    """Cohort with pods that have no gang → a priority that none of these is above (`cohorts.passed_over`)."""
+    """Cohort with pods that have no gang → an upper bound of their priorities (`cohorts.passed_over`)."""
     tallies: dict[str, Tally] = field(default_factory=dict)
     """Gang → how many of its members run, are alive and leave (`tallies`)."""
 
@@ -160,9 +161,9 @@ class State:
     commit_epoch: int = 0
     writer: str = ""
     regrouped: tuple[str, ...] = ()
-    """Gangs whose groups the last commit formed anew: no event of it need be about them."""
+    """Gangs whose groups were formed anew at the end of the last commit, which may not name them."""
     moved: list[str] = field(default_factory=list)
-    """Pods whose claim the last commit settled, and that are of another gang since: their facts said so before."""
+    """Pods that changed their gang in the last commit as it settled their claims: the edits of their labels are older."""
 
     @property
     def resources(self) -> list[str | None]:
@@ -179,7 +180,7 @@ class State:
     def apply_stored(self, stored: Stored, events: list[ev.Event] | None = None) -> Commit | None:
         """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit.
 
-        `events`: what the payload says, from somebody who knows it.
+        `events`: the payload, where the caller has decoded it already.
         """
         header = header_of(stored)
         if header is None:
@@ -202,7 +203,7 @@ class State:
         return commit
 
     def apply_stored_in_slices(self, stored: Stored) -> Generator[None, None, Commit | None]:
-        """`apply_stored`, of which there are no slices here: what an event is about is bounded by what it names."""
+        """`apply_stored`, in one piece, for whoever folds either kind of log: a federation's fold has slices."""
         yield from ()
         return self.apply_stored(stored)
 

@@ -69,7 +69,7 @@ class Folded(Protocol):
     def apply_stored(self, stored: Stored, events: list[Event] | None = None) -> Commit | None:
         """Decode and apply; what is nobody's commit is set aside and None returned. Raises UnknownCommit.
 
-        `events`: what the payload says, from somebody who knows it.
+        `events`: the payload, where the caller has decoded it already.
         """
         ...
 

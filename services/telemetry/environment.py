@@ -91,12 +91,12 @@ def exporter(environment: Mapping[str, str], signal: str) -> str:
 def _in_force(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Check, str]]:
     """(variable, what is behind `OTLP`, what is expected of it, its value)"""
     for signal in SIGNALS:
-        if exporter(environment, signal) == "otlp":
-            for name, check in OTLP_CHECKS.items():
-                for variable in (f"{OTLP}{signal}_{name}", f"{OTLP}{name}"):
-                    if value := environment.get(variable):
-                        yield variable, name, check, value
-                        break
+        if exporter(environment, signal) != "otlp":
+            continue
+        for name, check in OTLP_CHECKS.items():
+            variable = next(filter(environment.get, (f"{OTLP}{signal}_{name}", f"{OTLP}{name}")), None)
+            if variable is not None:
+                yield variable, name, check, environment[variable]
 
 
 def check(environment: Mapping[str, str]) -> None:
