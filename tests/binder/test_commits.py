@@ -20,12 +20,12 @@ from tests.world import World, of_type
 EVICT = msgspec.structs.replace(DEFAULT_POLICY, replacement_policy="evict", cycle_pods=4)
 
 
-def decide_all(world: World, most: int = 1_000) -> list[list[ev.Event]]:
+def decide_all(world: World) -> list[list[ev.Event]]:
     """The binder's decisions until it has nothing to say."""
     said: list[list[ev.Event]] = []
     while decided := world.judge():
         said.append(decided)
-        assert len(said) < most
+        assert len(said) < 1_000
     return said
 
 

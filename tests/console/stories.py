@@ -12,11 +12,11 @@ from services.state.records import BOUND_CLAIM
 from tests.world import SECOND_NS, World
 
 
-def story_of(log: MemoryLog, name: str, kind: str = GANG, *, until: int = 0) -> Story:
-    """Up to commit `until`; 0: the end. The writers' clocks say the commit's sequence, in seconds."""
+def story_of(log: MemoryLog, name: str, kind: str = GANG) -> Story:
+    """The writers' clocks say the commit's sequence, in seconds."""
     state = State()
     story = Story(state, kind, name)
-    for stored in log.commits[: until or None]:
+    for stored in log.commits:
         commit = state.apply_stored(stored)
         if commit is not None:
             header = msgspec.structs.replace(commit.header, time_ns=commit.sequence * SECOND_NS)

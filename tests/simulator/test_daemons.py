@@ -18,8 +18,8 @@ from tests.waiting import until
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def daemon_set(name: str = "d", **spec: Any) -> Object:
-    return workload("DaemonSet", name, template=template(**spec))
+def daemon_set(**spec: Any) -> Object:
+    return workload("DaemonSet", "d", template=template(**spec))
 
 
 def labelled(name: str, *taints: Object, **labels: str) -> Object:

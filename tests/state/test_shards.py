@@ -28,12 +28,12 @@ def other(world: World, key: str = GANG) -> str:
     return shard
 
 
-def parked(shards: tuple[str, ...] = ("a", "b"), attempts: int = 3) -> World:
-    """A gang that was refused so often."""
-    world = World(shards=shards)
+def parked() -> World:
+    """A gang of one of two shards that was refused three times, and once more."""
+    world = World(shards=("a", "b"))
     world.node("n0", cpu=1)
     world.gang("train", 2, 2)
-    for attempt in range(1, attempts + 1):
+    for attempt in range(1, 4):
         assert refused(world.plan(owner(world))) == [("InsufficientRoom", attempt)]
         world.node("n0", cpu=1)
         world.pass_s(11)

@@ -21,11 +21,11 @@ def roomy() -> World:
     return world
 
 
-def failed_gang(world: World, name: str, seconds: float = 0.5) -> None:
+def failed_gang(world: World, name: str) -> None:
     """A gang that was refused for room and whose backoff then started to run."""
     world.gang(name, 2, 2)
     world.plan()
-    world.pass_s(seconds)
+    world.pass_s(0.5)
 
 
 def test_higher_priority_goes_first() -> None:
