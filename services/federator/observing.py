@@ -42,12 +42,11 @@ def log_time_ns(state: State, clock_ns: int) -> int:
 def missing(state: State, account: str, listing: Listing) -> list[Key]:
     """R20: places that the list does not show. They have ended if the cluster says that nothing is left."""
     listed = {run.name: run.uid for run in listing.runs}
-    found = []
-    for uid, alias in state.open.get(account, ()):
-        place = state.jobs[uid].places[alias]
-        if gone.may_be_gone(place) and listed.get(place.name) != place.uid:
-            found.append((uid, alias))
-    return found
+    return [
+        (uid, place.cluster)
+        for uid, place in _open(state, account)
+        if gone.may_be_gone(place) and listed.get(place.name) != place.uid
+    ]
 
 
 def observed(
@@ -70,9 +69,9 @@ def observed(
     listed = {run.name: run for run in listing.runs}
     runs = [
         seen
-        for uid, alias in state.open[account]
-        if (seen := _gone(uid, state.jobs[uid].places[alias], absent)) is not None
-        or (seen := _seen(uid, state.jobs[uid].places[alias], listed, listing, now_ns, before_ns)) is not None
+        for uid, place in _open(state, account)
+        if (seen := _gone(uid, place, absent)) is not None
+        or (seen := _seen(uid, place, listed, listing, now_ns, before_ns)) is not None
     ]
     if runs or not cluster.answers or is_due(state, cluster, asked_ns):
         return ClusterObserved(account=account, asked_ns=asked_ns, runs=tuple(runs))
@@ -106,19 +105,14 @@ def silent(state: State, account: str, reason: str, *, before_ns: int) -> Cluste
 def remains(state: State, account: str, federation: str, listing: Listing) -> list[RemainsFound]:
     """Submissions that came late: held runs of ours that are neither the run that the log knows nor one it waits for; one
     of each place at a time. Nor is one meant that was seen to have ended: its cluster was restored to before its release.
-    What is said of a place on another cluster is not believed: there it would be cleared."""
+    """
     found: dict[Key, RemainsFound] = {}
-    for held in listing.held:
-        owner = held.owner
-        place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
-        if owner is None or place is None or place.account != account or place.remains != NOTHING:
-            continue
+    for run, job, place in _held(state, account, federation, listing):
         waited_for = not (place.is_there or place.phase == ENDED)
-        meant = held.run.uid == place.uid and not (place.given_up or returned.is_unwanted(state.jobs[owner.job], place))
-        if not waited_for and not meant:
-            run = held.run
-            remains = RemainsFound(job=owner.job, cluster=owner.cluster, name=run.name, uid=run.uid)
-            found.setdefault((owner.job, owner.cluster), remains)
+        meant = run.uid == place.uid and not (place.given_up or returned.is_unwanted(job, place))
+        if place.remains == NOTHING and not waited_for and not meant:
+            remains = RemainsFound(job=job.uid, cluster=place.cluster, name=run.name, uid=run.uid)
+            found.setdefault((job.uid, place.cluster), remains)
     return [*found.values()]
 
 
@@ -145,32 +139,27 @@ def released(state: State, account: str, listing: Listing) -> list[RunReleased]:
         return []
     listed = {run.name: run for run in listing.runs}
     found = []
-    for uid, alias in state.open.get(account, ()):
-        place = state.jobs[uid].places[alias]
-        run = listed.get(place.name) if (uid, alias) in state.releasing else None
+    for uid, place in _open(state, account):
+        run = listed.get(place.name) if (uid, place.cluster) in state.releasing else None
         if run is not None and run.uid == place.uid and not run.held:
-            found.append(RunReleased(job=uid, cluster=alias))
+            found.append(RunReleased(job=uid, cluster=place.cluster))
     return found
 
 
 def held_again(state: State, account: str, federation: str, listing: Listing) -> dict[str, SubmissionHeld]:
     """By UID, runs that were released and are shown held. One list may be from before the release, a second one is not:
     then the cluster was restored to before it. Not of a settled job: its body, which a release needs, is gone."""
-    found = {}
-    for held in listing.held:
-        run, owner = held.run, held.owner
-        place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
-        if owner is None or place is None or state.jobs[owner.job].phase == SETTLED:
-            continue
-        if (place.account, place.phase, place.uid, place.held) == (account, SUBMITTED, run.uid, False):
-            found[run.uid] = SubmissionHeld(job=owner.job, cluster=owner.cluster, uid=run.uid, adopted=False)
-    return found
+    return {
+        run.uid: SubmissionHeld(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=False)
+        for run, job, place in _held(state, account, federation, listing)
+        if job.phase != SETTLED and (place.phase, place.uid, place.held) == (SUBMITTED, run.uid, False)
+    }
 
 
 def back(state: State, account: str, listing: Listing) -> list[Key]:
     """R18: places that had ended, and of which the list shows something that runs, by their names. Whose it is says
     the cluster when it is asked by name (`core.came_back`)."""
-    there = {state.jobs[uid].places[alias].name for uid, alias in state.open.get(account, ())}
+    there = {place.name for _, place in _open(state, account)}
     return [
         (job.uid, place.cluster)
         for run in listing.runs
@@ -199,6 +188,22 @@ def is_due(state: State, cluster: Cluster, asked_ns: int) -> bool:
         if guard.is_due(job, place, cluster, asked_ns) or priority.is_due(job, place, cluster, asked_ns):
             return True
     return False
+
+
+def _open(state: State, account: str) -> Iterator[tuple[str, Place]]:
+    """(job's UID, place) of the account's places that did not end."""
+    for uid, alias in state.open.get(account, ()):
+        yield uid, state.jobs[uid].places[alias]
+
+
+def _held(state: State, account: str, federation: str, listing: Listing) -> Iterator[tuple[Run, Job, Place]]:
+    """Held runs that are ours, each with the place of this account that it names. What is said of a place on another
+    cluster is not believed: there it would be cleared."""
+    for held in listing.held:
+        owner = held.owner
+        place = state.place(owner.job, owner.cluster) if owner is not None and owner.federation == federation else None
+        if owner is not None and place is not None and place.account == account:
+            yield held.run, state.jobs[owner.job], place
 
 
 def _gone(uid: str, place: Place, absent: Collection[Key]) -> RunSeen | None:
