@@ -61,13 +61,10 @@ STOPS = {
 """StopIntended's reason → rule, reason."""
 
 
-def explained(commits: Iterable[Said], name: str, state: State | None = None) -> list[Line] | None:
-    """The story of the job of this name, in the log's order; None when the log has no such job. A name that was forgotten
-    may have had several, one after the other.
-
-    `state`: that on which the first commit stands, where what was before is purged.
-    """
-    story = Story(name, State() if state is None else state)
+def explained(commits: Iterable[Said], name: str) -> list[Line] | None:
+    """The story of the job of this name over these commits from a log's beginning on; None when they have no such job. A
+    name that was forgotten may have had several, one after the other."""
+    story = Story(name, State())
     for said in commits:
         story.add(said)
     return story.lines or None
@@ -77,7 +74,7 @@ class Story:
     """The same, commit by commit: of a long log nothing is kept but the lines."""
 
     def __init__(self, name: str, state: State) -> None:
-        """`state` is changed."""
+        """`state`: that on which the first commit stands; it is changed."""
         self._name, self._state = name, state
         self.lines = [*_purged(state, name)]
         self._had = set[str]()

@@ -39,10 +39,10 @@ class Timeline(msgspec.Struct, frozen=True):
     stretches: dict[str, tuple[Stretch, ...]]
 
 
-def drawn(commits: Iterable[Said], name: str, state: State | None = None) -> Timeline | None:
-    """The job of this name, the last that had it, over these commits behind `state` (default: the log's beginning), which
-    is changed; None when there is no such job."""
-    drawing = Drawing(name, State() if state is None else state)
+def drawn(commits: Iterable[Said], name: str) -> Timeline | None:
+    """The job of this name, the last that had it, over these commits from a log's beginning on; None when there is no such
+    job."""
+    drawing = Drawing(name, State())
     for said in commits:
         drawing.add(said)
     return drawing.line()

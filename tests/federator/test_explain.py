@@ -239,13 +239,14 @@ def test_what_a_purge_left_of_it() -> None:
     for number, event in enumerate(world.log, 1):
         state.apply(number, [event])
     world.at(11)
-    rest = [Said(n, 0, [event]) for n, event in enumerate(world.log[place:], place + 1)]
-    lines = explained(rest, world.job.name, state)
-    assert lines is not None
+    left = Story(world.job.name, state)
+    for number, event in enumerate(world.log[place:], place + 1):
+        left.add(Said(number, 0, [event]))
+    lines = left.lines
     assert (lines[0].sequence, lines[0].what) == (place, "as of a snapshot")
     assert lines[0].reason == "everything before was purged; it was racing"
     assert lines[1:] == story(world)[-len(lines) + 1 :]
-    assert explained(rest, "other", State()) is None
+    assert Story("other", state).lines == []
 
 
 def test_of_what_was_purged_it_says_who_had_fallen_silent() -> None:
@@ -256,8 +257,7 @@ def test_of_what_was_purged_it_says_who_had_fallen_silent() -> None:
     state = State()
     for number, event in enumerate(world.log, 1):
         state.apply(number, [event])
-    lines = explained([], world.job.name, state)
-    assert lines is not None
+    lines = Story(world.job.name, state).lines
     assert [(at.cluster, at.what) for at in lines] == [("", "as of a snapshot"), ("b", "silent")]
 
 
