@@ -40,8 +40,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def drawn(commits: Iterable[Said], name: str) -> Timeline | None:
-    """The job of this name, the last that had it, over these commits from a log's beginning on; None when there is no such
-    job."""
+    """The job of this name, the last that had it, over these commits from a log's beginning on; None when there is no
+    such job."""
     drawing = Drawing(name, State())
     for said in commits:
         drawing.add(said)
