@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 PARTITIONS = 64
-
-
 _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
 _TAIL = 5
 """Generated names end in five random characters: what stands before them is hashed once for many."""
