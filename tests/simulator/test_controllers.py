@@ -6,7 +6,7 @@ import pytest
 
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulator.objects import Object, node, template, workload
+from tests.simulator.objects import Object, node, pod, template, workload
 from tests.waiting import until
 
 
@@ -232,6 +232,42 @@ async def test_a_pod_group_goes_with_its_owner_also_one_that_comes_later(cluster
     cluster.create(late)
     cluster.create(other)
     await until(lambda: groups(cluster) == ["other"])
+
+
+async def test_what_an_object_of_any_kind_owned_goes_with_it(cluster: SimulatedCluster) -> None:
+    """As it was: only what a workload owned, so that the pods of somebody's own kind stayed for good."""
+    cluster.create(workload("Job", "j"))
+    (uid,) = {cluster.create(owned_group(cluster, "j", "g"))["metadata"]["uid"]}
+    owner = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "name": "g", "uid": uid}
+    first = pod("first")
+    first["metadata"]["ownerReferences"] = [owner]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "first", "uid": cluster.create(first)["metadata"]["uid"]}
+    second = pod("second")
+    second["metadata"]["ownerReferences"] = [owner]
+    cluster.create(second)
+    await until(lambda: running(cluster, "g") == running(cluster, "first") == 1)
+    cluster.delete("PodGroup", "g")
+    await until(lambda: not pods(cluster, "g") and not pods(cluster, "first"))
+    assert running(cluster, "j") == 1
+
+
+async def test_what_has_another_owner_stays_and_names_that_one_alone(cluster: SimulatedCluster) -> None:
+    """As Kubernetes' garbage collector keeps it. As it was: it went with the first of its owners."""
+    for job in ("j", "k"):
+        cluster.create(workload("Job", job))
+    both, other = owned_group(cluster, "j", "both"), owned_group(cluster, "k", "other")
+    both["metadata"]["ownerReferences"] += other["metadata"]["ownerReferences"]
+    cluster.create(both)
+    await until(lambda: running(cluster, "j") == running(cluster, "k") == 1)
+    cluster.delete("Job", "j")
+    await until(
+        lambda: (
+            cluster.get("PodGroup", "both")["metadata"]["ownerReferences"] == other["metadata"]["ownerReferences"]
+            and not pods(cluster, "j")
+        )
+    )
+    cluster.delete("Job", "k")
+    await until(lambda: not groups(cluster))
 
 
 async def test_what_was_taken_from_its_owner_stays(cluster: SimulatedCluster) -> None:

@@ -131,6 +131,29 @@ async def test_graceful_deletion_is_finished_and_holds_the_room() -> None:
         await until(lambda: not slow.exists("Pod", "a"))
 
 
+async def test_who_has_ended_holds_no_room_though_a_finalizer_keeps_its_object(cluster: SimulatedCluster) -> None:
+    """As a kubelet counts (`filterOutInactivePods`). As it was: what came in its place was OutOfcpu until somebody took the
+    finalizer away."""
+    cluster.create(node("n"))
+    kept = pod("a", cpu="4")
+    kept["metadata"]["finalizers"] = ["example.com/kept"]
+    cluster.create(kept)
+    cluster.bind("a", "n")
+    await until(lambda: phase(cluster, "a") == "Running")
+    cluster.delete("Pod", "a")
+    await until(lambda: phase(cluster, "a") == "Failed")
+    for name, then in (("b", "Running"), ("c", "Failed")):
+        cluster.create(pod(name, cpu="4"))
+        cluster.bind(name, "n")
+        await until(lambda name=name, then=then: phase(cluster, name) == then)
+    assert cluster.exists("Pod", "a")
+    cluster.patch("Pod", "a", {"metadata": {"finalizers": None}})
+    await until(lambda: not cluster.exists("Pod", "a"))
+    cluster.create(pod("d", cpu="1"))
+    cluster.bind("d", "n")
+    await until(lambda: phase(cluster, "d") == "Failed", "room that was given back twice to be none")
+
+
 async def test_a_pod_on_a_node_that_does_not_exist_waits_for_it(cluster: SimulatedCluster) -> None:
     cluster.create(pod("a"))
     cluster.bind("a", "later")
