@@ -331,7 +331,7 @@ class Verifier:
     # ----------------------------------------------------------------------------------------------- intents and inputs
 
     def _check_writer(self, stored: Stored, header: Header) -> None:
-        """No kind of log is verified by passing over the decisions of the other. And what is no decision hangs on no basis
+        """No kind of log is verified by passing over the decisions of the other. What is no decision hangs on no basis
         and no epoch, but says of none that could not be: nobody has read what is not there yet, nor, but for who takes
         over, less than what he wrote."""
         role, own = subjects.role_of(header.writer), self._said.get(header.writer, 0)
@@ -348,8 +348,8 @@ class Verifier:
             self._differ(stored, header, f"its epoch is {header.epoch}, that of its place {self.state.epoch}")
 
     def _note(self, stored: Stored, commit: Commit) -> None:
-        """Remember intents; check that outcomes have theirs, that inputs are nothing else, and that everybody says what is
-        his to say: the fold passes over the rest, and who reads events does not."""
+        """Remember intents; check that outcomes have theirs, that inputs are nothing else, and that everybody says what
+        is his to say: the fold passes over the rest, and who reads events does not."""
         cause, role = commit.header.cause, subjects.role_of(commit.header.writer)
         if foreign := [event for event in commit.events if type(event) not in subjects.WRITES[role]]:
             self._differ(stored, commit.header, f"{type(foreign[0]).__name__} is not for {role} to say")

@@ -122,7 +122,7 @@ async def what_differs(world: World, writer: str, *events: ev.Event, cause: str,
 )
 async def test_what_is_not_its_writers_to_say_is_a_difference(world: World, writer: str, cause: str, said: str) -> None:
     """As it was of facts and policies: the fold passes over it, and the feed tells outsiders that a gang is permitted."""
-    sequence, events = find(world.log, ev.GangPermitted)
+    _, events = find(world.log, ev.GangPermitted)
     permit = next(event for event in events if type(event) is ev.GangPermitted)
     assert await what_differs(world, writer, permit, cause=cause) == said
 
@@ -135,9 +135,7 @@ async def test_an_outcome_that_a_planner_tells_is_a_difference() -> None:
     world.plan()
     world.judge()
     bound = ev.PodBound(uid="alone", namespace="default", name="alone", node="n0")
-    assert await what_differs(world, "planner.a", bound, cause="outcome") == (
-        "PodBound is not for planner to say"
-    )
+    assert await what_differs(world, "planner.a", bound, cause="outcome") == ("PodBound is not for planner to say")
 
 
 @pytest.mark.parametrize("writer", ["ingest", "admin"])

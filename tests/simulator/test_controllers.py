@@ -6,7 +6,8 @@ import pytest
 
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION, EXIT_CODE
-from tests.simulator.objects import Object, node, pod, template, workload
+from tests.simulator.objects import Object, node, template, workload
+from tests.simulator.objects import pod as lone
 from tests.waiting import until
 
 
@@ -239,10 +240,10 @@ async def test_what_an_object_of_any_kind_owned_goes_with_it(cluster: SimulatedC
     cluster.create(workload("Job", "j"))
     (uid,) = {cluster.create(owned_group(cluster, "j", "g"))["metadata"]["uid"]}
     owner = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "name": "g", "uid": uid}
-    first = pod("first")
+    first = lone("first")
     first["metadata"]["ownerReferences"] = [owner]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "first", "uid": cluster.create(first)["metadata"]["uid"]}
-    second = pod("second")
+    second = lone("second")
     second["metadata"]["ownerReferences"] = [owner]
     cluster.create(second)
     await until(lambda: running(cluster, "g") == running(cluster, "first") == 1)

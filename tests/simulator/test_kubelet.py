@@ -132,8 +132,8 @@ async def test_graceful_deletion_is_finished_and_holds_the_room() -> None:
 
 
 async def test_who_has_ended_holds_no_room_though_a_finalizer_keeps_its_object(cluster: SimulatedCluster) -> None:
-    """As a kubelet counts (`filterOutInactivePods`). As it was: what came in its place was OutOfcpu until somebody took the
-    finalizer away."""
+    """As a kubelet counts (`filterOutInactivePods`). As it was: what came in its place was OutOfcpu until somebody took
+    the finalizer away."""
     cluster.create(node("n"))
     kept = pod("a", cpu="4")
     kept["metadata"]["finalizers"] = ["example.com/kept"]

@@ -225,7 +225,9 @@ def test_pools_are_sized_by_first_fit_decreasing() -> None:
     assert nodes_needed([{"cpu": 6}] * 3, node) == 3
     # The largest first, by what it takes most of: in the order in which they come these would take one node more.
     assert nodes_needed([{"cpu": 3}, {"cpu": 3}, {"cpu": 7}, {"cpu": 7}], node) == 2
-    assert nodes_needed([{"cpu": 40, "gpu": 1}] * 2 + [{"cpu": 1, "gpu": 7}] * 2, {"cpu": 100, "gpu": 8, "pods": 9}) == 2
+    assert (
+        nodes_needed([{"cpu": 40, "gpu": 1}] * 2 + [{"cpu": 1, "gpu": 7}] * 2, {"cpu": 100, "gpu": 8, "pods": 9}) == 2
+    )
 
 
 @real

@@ -80,7 +80,7 @@ class Checks:
         self._permitted[uid] = node
 
     def unintended(self, event: Any) -> str | None:
-        """For a binding the node that was intended instead; of whatever names its pod otherwise than facts do, their name."""
+        """For a binding the node that was intended instead; for a pod by another name than its own, that."""
         if type(event) in NAMING and (pod := self._state.pods.get(event.uid)) is not None:
             fact = pod.fact
             if (fact.namespace, fact.name) != (event.namespace, event.name):
@@ -98,7 +98,7 @@ class Checks:
             return None if self._answers(self._evicting, event.uid) else ""
         if type(event) in MARKS:
             pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            return None if all([self._answers(self._marking, uid, settles=settles) for uid in pods]) else ""
+            return None if all(self._answers(self._marking, uid, settles=settles) for uid in pods) else ""
         return None
 
     def _answers(self, intents: Counter[str], uid: str, *, settles: bool = True) -> bool:
