@@ -360,9 +360,13 @@ class Verifier:
             self._checks.decided(commit.events)
             return
         allowed = self._checks.inputs.get(cause, frozenset())
+        shard = subjects.shard_of(commit.header.writer)
         for index, event in enumerate(commit.events):
             if type(event) is ev.Ticked:
                 self._check_tick(stored, commit.header, event)
+            elif isinstance(event, ev.PlannerTaken | ev.PlannerLeft) and event.shard != shard:
+                what = f"event {index}: {type(event).__name__} of {event.shard}, by {commit.header.writer}"
+                self._differ(stored, commit.header, what)
             if type(event) not in allowed:
                 self._differ(stored, commit.header, f"event {index}: {type(event).__name__} under the cause {cause!r}")
             elif type(event) is ev.SnapshotTaken:

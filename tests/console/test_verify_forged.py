@@ -138,6 +138,14 @@ async def test_an_outcome_that_a_planner_tells_is_a_difference() -> None:
     assert await what_differs(world, "planner.a", bound, cause="outcome") == ("PodBound is not for planner to say")
 
 
+@pytest.mark.parametrize("left", [False, True])
+async def test_a_shard_comes_and_goes_by_its_own_word(world: World, left: bool) -> None:
+    """As it was: outsiders were told that another one had, of which no state knew."""
+    event = ev.PlannerLeft(shard="b") if left else ev.PlannerTaken(shard="b", holder="new")
+    said = await what_differs(world, "planner.a", event, cause="left" if left else "taken")
+    assert said == f"event 0: {type(event).__name__} of b, by planner.a"
+
+
 @pytest.mark.parametrize("writer", ["ingest", "admin"])
 async def test_facts_and_policies_are_no_decisions(world: World, writer: str) -> None:
     """As it was: they were counted among the decisions, and never decided again."""
