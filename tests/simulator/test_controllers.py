@@ -51,7 +51,9 @@ async def test_a_deployment_gets_a_replica_set_and_its_pods(cluster: SimulatedCl
     digest = replica_set["metadata"]["labels"]["pod-template-hash"]
     assert replica_set["metadata"]["name"] == f"d-{digest}"
     assert {pod["metadata"]["labels"]["pod-template-hash"] for pod in pods(cluster, "d")} == {digest}
-    await until(lambda: cluster.get("Deployment", "d")["status"].get("readyReplicas") == 3)
+    told = {"replicas": 3, "readyReplicas": 3}
+    await until(lambda: cluster.get("ReplicaSet", f"d-{digest}")["status"] == told)
+    await until(lambda: cluster.get("Deployment", "d")["status"] == {"observedGeneration": 1, **told})
 
 
 async def test_a_deployment_is_scaled_and_rolled(cluster: SimulatedCluster) -> None:
@@ -113,9 +115,23 @@ async def test_a_stateful_set_starts_its_pods_in_order(cluster: SimulatedCluster
     await until(lambda: [pod["metadata"]["name"] for pod in pods(cluster, "s")] == ["s-0"])
 
 
-async def test_a_parallel_stateful_set_starts_all_at_once(cluster: SimulatedCluster) -> None:
-    cluster.create(workload("StatefulSet", "s", replicas=3, podManagementPolicy="Parallel"))
-    await until(lambda: len(pods(cluster, "s")) == 3)
+async def test_who_is_there_and_not_ready_holds_up_a_stateful_set(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("StatefulSet", "s", replicas=3, serviceName="x"))
+    await until(lambda: pods(cluster, "s"))
+    cluster.bind("s-0", "of-which-nobody-knows")
+    await until(lambda: cluster.get("StatefulSet", "s").get("status") == {"replicas": 1, "readyReplicas": 0})
+    cluster.create(workload("Job", "other"))
+    await until(lambda: pods(cluster, "other"))
+    assert [pod["metadata"]["name"] for pod in pods(cluster, "s")] == ["s-0"]
+    cluster.create(node("of-which-nobody-knows", cpu="1000"))
+    await until(lambda: running(cluster, "s") == 3)
+    await until(lambda: cluster.get("StatefulSet", "s")["status"] == {"replicas": 3, "readyReplicas": 3})
+
+
+async def test_a_parallel_stateful_set_starts_all_at_once_from_its_first_ordinal_on(cluster: SimulatedCluster) -> None:
+    start = {"ordinals": {"start": 5}}
+    cluster.create(workload("StatefulSet", "s", replicas=3, podManagementPolicy="Parallel", **start))
+    await until(lambda: [pod["metadata"]["name"] for pod in pods(cluster, "s")] == ["s-5", "s-6", "s-7"])
 
 
 async def test_a_job_runs_to_its_completions(cluster: SimulatedCluster) -> None:
@@ -180,6 +196,22 @@ async def test_a_job_fails_behind_its_backoff_limit(cluster: SimulatedCluster) -
     cluster.create(workload("Job", "j", backoffLimit=2, template=work))
     await until(lambda: conditions(cluster, "Job", "j") == ["Failed"])
     assert [pod["status"]["phase"] for pod in pods(cluster, "j")] == ["Failed"] * 3
+
+
+@pytest.mark.parametrize(("code", "ended"), [("0", "Complete"), ("1", "Failed")])
+async def test_a_job_that_has_ended_makes_no_more_pods(cluster: SimulatedCluster, code: str, ended: str) -> None:
+    """Also when those of which it was said are gone."""
+    work = template(restartPolicy="Never", annotations={DURATION: "0", EXIT_CODE: code})
+    cluster.create(workload("Job", "j", backoffLimit=0, template=work))
+    await until(lambda: conditions(cluster, "Job", "j") == [ended])
+    for pod in pods(cluster, "j"):
+        cluster.delete("Pod", pod["metadata"]["name"])
+    await until(lambda: not pods(cluster, "j"))
+    cluster.patch("Job", "j", {"metadata": {"labels": {"looked": "at"}}})
+    cluster.create(workload("Job", "other"))
+    await until(lambda: pods(cluster, "other"))
+    assert pods(cluster, "j") == []
+    assert conditions(cluster, "Job", "j") == [ended]
 
 
 async def test_a_suspended_job_waits(cluster: SimulatedCluster) -> None:
