@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 
 import aiohttp
@@ -198,6 +199,21 @@ async def test_bookmarks_come_regularly(session: aiohttp.ClientSession) -> None:
                 assert kind == "BOOKMARK"
                 assert "annotations" not in obj["metadata"], "that would be the end of the initial events"
                 seen = int(obj["metadata"]["resourceVersion"])
+
+
+async def test_bookmarks_come_to_who_asks_and_no_more_often(session: aiohttp.ClientSession) -> None:
+    async with SimulatedCluster(bookmark_every_s=0.2) as cluster:
+        client = in_default(cluster, session)
+        began_s = time.monotonic()
+        told = {"allowWatchBookmarks": "true", "timeoutSeconds": "1"}
+        async with client.watch(client.pods, **told) as watch, client.watch(client.pods, timeoutSeconds="1") as other:
+            while time.monotonic() < began_s + 0.7:
+                cluster.create(pod(f"p{time.monotonic_ns()}"))
+                await asyncio.sleep(0.05)
+            bookmarks = [kind for kind, _ in await watch.rest() if kind == "BOOKMARK"]
+            lasted_s = time.monotonic() - began_s
+            assert {kind for kind, _ in await other.rest()} == {"ADDED"}
+        assert 1 <= len(bookmarks) <= lasted_s / 0.2 + 1
 
 
 async def test_a_watch_that_begins_with_everything_marks_its_end_only_where_that_was_asked_for(

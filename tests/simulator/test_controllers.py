@@ -191,6 +191,34 @@ async def test_an_indexed_job_completes_each_index(cluster: SimulatedCluster) ->
     assert sorted(indices) == ["0", "1", "2", "3"]
 
 
+async def test_an_indexed_job_goes_on_with_the_first_index_that_nobody_has(cluster: SimulatedCluster) -> None:
+    def indices() -> list[str]:
+        bind_all(cluster)
+        return sorted(
+            pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in pods(cluster, "j")
+        )
+
+    cluster.create(workload("Job", "j", parallelism=2, completions=5, completionMode="Indexed"))
+    await until(lambda: indices() == ["0", "1"])
+    (last,) = (pod["metadata"]["name"] for pod in pods(cluster, "j") if pod["metadata"]["name"].startswith("j-1"))
+    cluster.patch("Pod", last, {"status": {"phase": "Succeeded"}}, subresource="status")
+    await until(lambda: len(indices()) > 2)
+    await until(lambda: cluster.get("Job", "j")["status"]["active"] == 2)
+    assert indices() == ["0", "1", "2"]
+
+
+async def test_a_job_that_fails_takes_those_that_run_with_it(cluster: SimulatedCluster) -> None:
+    cluster.create(workload("Job", "j", parallelism=2, completions=2, backoffLimit=0))
+    await until(lambda: running(cluster, "j") == 2)
+    failed, _ = (pod["metadata"]["name"] for pod in pods(cluster, "j"))
+    cluster.patch("Pod", failed, {"status": {"phase": "Failed"}}, subresource="status")
+    await until(lambda: conditions(cluster, "Job", "j") == ["Failed"])
+    await until(lambda: [pod["metadata"]["name"] for pod in pods(cluster, "j")] == [failed])
+    status = cluster.get("Job", "j")["status"]
+    assert (status["conditions"][0]["status"], status["conditions"][0]["reason"]) == ("True", "BackoffLimitExceeded")
+    assert "completionTime" not in status
+
+
 async def test_a_job_fails_behind_its_backoff_limit(cluster: SimulatedCluster) -> None:
     work = template(restartPolicy="Never", annotations={DURATION: "0", EXIT_CODE: "1"})
     cluster.create(workload("Job", "j", backoffLimit=2, template=work))
@@ -320,7 +348,9 @@ async def test_pods_that_cannot_be_made_are_told_on_the_owner(cluster: Simulated
     cluster.create(workload("Job", "j", template=template(restartPolicy="Never", priorityClassName="nobody")))
     await until(lambda: list(cluster.list("Event")))
     (event,) = cluster.list("Event")
-    assert (event["reason"], event["involvedObject"]["name"]) == ("FailedCreate", "j")
+    uid = cluster.get("Job", "j")["metadata"]["uid"]
+    about = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "j", "uid": uid}
+    assert (event["reason"], event["type"], event["involvedObject"]) == ("FailedCreate", "Warning", about)
     assert "no PriorityClass with name nobody was found" in event["message"]
     cluster.create(workload("Job", "other"))
     await until(lambda: pods(cluster, "other"))
