@@ -299,8 +299,8 @@ def _is_owned(obj: Object, uid: str) -> bool:
 
 
 def _surplus(pods: Sequence[Entry], wanted: int) -> Sequence[Entry]:
-    """Those that go: unbound ones first, then the youngest."""
-    first = sorted(pods, key=lambda entry: (bool(entry.object["spec"].get("nodeName")), -entry.revision))
+    """Those that go: unbound ones first, then the youngest. `pods` are as they came."""
+    first = sorted(reversed(pods), key=lambda entry: bool(entry.object["spec"].get("nodeName")))
     return first[: max(0, len(pods) - wanted)]
 
 

@@ -100,6 +100,23 @@ async def test_a_replica_set_replaces_what_fails_or_goes(cluster: SimulatedClust
     assert second in names
 
 
+@pytest.mark.parametrize("bound", [0, 1, 2])
+async def test_who_is_too_many_goes_unbound_first_and_then_the_youngest(cluster: SimulatedCluster, bound: int) -> None:
+    """As it was: who was changed last, which took the eldest where somebody labelled it."""
+    cluster.create(workload("ReplicaSet", "r"))
+    await until(lambda: pods(cluster, "r"))
+    (eldest,) = (pod["metadata"]["name"] for pod in pods(cluster, "r"))
+    cluster.patch("ReplicaSet", "r", {"spec": {"replicas": 2}})
+    await until(lambda: len(pods(cluster, "r")) == 2)
+    (youngest,) = {pod["metadata"]["name"] for pod in pods(cluster, "r")} - {eldest}
+    for name in (youngest, eldest)[:bound]:
+        cluster.bind(name, "n")
+    cluster.patch("Pod", eldest, {"metadata": {"labels": {"seen": "yes"}}})
+    cluster.patch("ReplicaSet", "r", {"spec": {"replicas": 1}})
+    await until(lambda: len(pods(cluster, "r")) == 1)
+    assert [pod["metadata"]["name"] for pod in pods(cluster, "r")] == [youngest if bound == 1 else eldest]
+
+
 async def test_a_stateful_set_starts_its_pods_in_order(cluster: SimulatedCluster) -> None:
     cluster.create(workload("StatefulSet", "s", replicas=3, serviceName="x"))
     await until(lambda: pods(cluster, "s"))
