@@ -300,8 +300,11 @@ def _is_owned(obj: Object, uid: str) -> bool:
 
 def _surplus(pods: Sequence[Entry], wanted: int) -> Sequence[Entry]:
     """Those that go: unbound ones first, then the youngest. `pods` are as they came."""
-    first = sorted(reversed(pods), key=lambda entry: bool(entry.object["spec"].get("nodeName")))
-    return first[: max(0, len(pods) - wanted)]
+    bound: list[Entry] = []
+    unbound: list[Entry] = []
+    for entry in reversed(pods):
+        (bound if entry.object["spec"].get("nodeName") else unbound).append(entry)
+    return [*unbound, *bound][: max(0, len(pods) - wanted)]
 
 
 def _active(pod: Object) -> bool:
