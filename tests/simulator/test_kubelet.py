@@ -31,8 +31,14 @@ async def test_a_pod_succeeds_after_its_duration(cluster: SimulatedCluster) -> N
     for name in ("a", "forever"):
         cluster.bind(name, "n")
     await until(lambda: phase(cluster, "a") == "Succeeded")
-    terminated = cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]
+    status = cluster.get("Pod", "a")["status"]
+    (container,) = status["containerStatuses"]
+    terminated = container["state"].pop("terminated")
+    assert container == {"name": "main", "ready": False, "restartCount": 0, "state": {}}
     assert (terminated["exitCode"], terminated["reason"]) == (0, "Completed")
+    assert terminated["startedAt"] == status["startTime"] <= terminated["finishedAt"]
+    ended = {one["type"]: one.get("reason") for one in status["conditions"] if one["status"] == "False"}
+    assert ended == {"ContainersReady": "PodCompleted", "Ready": "PodCompleted"}
     assert phase(cluster, "forever") == "Running"
 
 
@@ -99,6 +105,42 @@ async def test_a_pod_that_exceeds_the_node_is_rejected(cluster: SimulatedCluster
         assert cluster.get("Pod", name)["status"]["reason"] == f"OutOf{resource}"
     message = cluster.get("Pod", "cpu")["status"]["message"]
     assert "resource: cpu, requested: 1500, used: 3000, capacity: 4000" in message
+    message = cluster.get("Pod", "memory")["status"]["message"]
+    assert f"resource: memory, requested: {9 * 2**30}, used: 0, capacity: {8 * 2**30}" in message
+
+
+async def test_a_pod_more_than_the_node_takes_is_told_so_before_all_else(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n", pods="1"))
+    for name, then in (("a", "Running"), ("b", "Failed")):
+        cluster.create(pod(name, cpu="4"))
+        cluster.bind(name, "n")
+        await until(lambda name=name, then=then: phase(cluster, name) == then)
+    assert cluster.get("Pod", "b")["status"]["reason"] == "OutOfpods"
+
+
+async def test_a_pod_that_is_deleted_before_it_started_goes() -> None:
+    async with SimulatedCluster(startup_ms=3_600_000) as slow:
+        slow.create(node("n"))
+        slow.create(pod("a"))
+        slow.bind("a", "n")
+        slow.delete("Pod", "a")
+        assert "deletionTimestamp" in slow.get("Pod", "a")["metadata"]
+        await until(lambda: not slow.exists("Pod", "a"))
+
+
+async def test_a_pod_that_has_succeeded_stays_so_though_it_is_deleted(cluster: SimulatedCluster) -> None:
+    """While a finalizer keeps its object, as a Job's does until the pod is counted."""
+    cluster.create(node("n"))
+    kept = pod("a", annotations={DURATION: "0"})
+    kept["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
+    cluster.create(kept)
+    cluster.bind("a", "n")
+    await until(lambda: phase(cluster, "a") == "Succeeded")
+    cluster.delete("Pod", "a")
+    cluster.create(pod("b"))
+    cluster.bind("b", "n")
+    await until(lambda: phase(cluster, "b") == "Running")
+    assert phase(cluster, "a") == "Succeeded"
 
 
 async def test_room_is_free_again_after_the_end(cluster: SimulatedCluster) -> None:
