@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION, EXIT_CODE
 from tests.simulator.objects import node, pod
@@ -61,21 +63,27 @@ async def test_what_is_no_number_costs_nobody_his_kubelet(cluster: SimulatedClus
     assert [phase(cluster, name) for name in ("endless", "odd", "arabic")] == ["Running"] * 3
 
 
-async def test_what_happened_before_the_history_was_dropped_is_found_by_looking(cluster: SimulatedCluster) -> None:
+@pytest.mark.parametrize("resource", ["", "pods", "nodes"])
+async def test_what_happened_before_the_history_was_dropped_is_found_by_looking(
+    cluster: SimulatedCluster, resource: str
+) -> None:
     """A soak found it: from there on the kubelets saw nothing any more."""
-    for name in ("gone", "a", "waits"):
+    for name in ("gone", "a", "waits", "runs"):
         cluster.create(pod(name))
     cluster.create(node("n"))
-    cluster.bind("gone", "n")
-    await until(lambda: phase(cluster, "gone") == "Running")
+    for name in ("gone", "runs"):
+        cluster.bind(name, "n")
+        await until(lambda name=name: phase(cluster, name) == "Running")
+    before = cluster.get("Pod", "runs")
     cluster.bind("waits", "later")
     cluster.bind("a", "n")
     cluster.delete("Pod", "gone", gracePeriodSeconds=0)
     cluster.create(node("later"))
-    cluster.drop_history()
+    cluster.drop_history(resource)
     await until(lambda: phase(cluster, "a") == phase(cluster, "waits") == "Running")
     assert cluster.kubelet is not None
-    assert len(cluster.kubelet._admitted) == 2
+    assert len(cluster.kubelet._admitted) == 3
+    assert cluster.get("Pod", "runs") == before, "it was not started anew"
 
 
 async def test_a_pod_that_somebody_else_ended_stays_ended(cluster: SimulatedCluster) -> None:
