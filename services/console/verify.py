@@ -349,7 +349,7 @@ class Verifier:
 
     def _note(self, stored: Stored, commit: Commit) -> None:
         """Remember intents; check that outcomes have theirs, that inputs are nothing else, and that everybody says what
-        is his to say: the fold passes over the rest, and who reads events does not."""
+        is his to say: fold and feed pass over the rest."""
         cause, role = commit.header.cause, subjects.role_of(commit.header.writer)
         if foreign := [event for event in commit.events if type(event) not in subjects.WRITES[role]]:
             self._differ(stored, commit.header, f"{type(foreign[0]).__name__} is not for {role} to say")

@@ -121,14 +121,14 @@ async def what_differs(world: World, writer: str, *events: ev.Event, cause: str,
     ],
 )
 async def test_what_is_not_its_writers_to_say_is_a_difference(world: World, writer: str, cause: str, said: str) -> None:
-    """As it was of facts and policies: the fold passes over it, and the feed tells outsiders that a gang is permitted."""
+    """As it was of facts and policies: fold and feed pass over it, and so did this, though it stands in the log."""
     _, events = find(world.log, ev.GangPermitted)
     permit = next(event for event in events if type(event) is ev.GangPermitted)
     assert await what_differs(world, writer, permit, cause=cause) == said
 
 
 async def test_an_outcome_that_a_planner_tells_is_a_difference() -> None:
-    """As it was: it answered the binder's intent, so that the log told of a bound pod which no state had."""
+    """As it was: it answered the binder's intent, though no state knows of it; what the binder said then was the lie."""
     world = World()
     world.node("n0")
     world.pod("alone")
