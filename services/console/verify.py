@@ -6,8 +6,9 @@ until the commit itself comes, a few commits later. So memory holds an entry for
 payloads. A writer has read its own commits before it decides (design, rule 3): no decision is made twice.
 
 Facts, ticks, requests, policies and outcomes are inputs: they are folded and counted. An outcome is checked for its
-intent (a pod is bound to the node that a permit before it named, and no other outcome answered that), and a commit may
-hold only what its cause allows, so that no decision hides among the inputs. `services.console.kinds` says who decides,
+intent (a pod is bound to the node that a permit before it named, and no other outcome answered that), a commit may hold
+only what its writer may say and its cause allows, so that no decision hides among the inputs, and a clock goes on in
+steps that count or are said not to. `services.console.kinds` says who decides,
 and what an intent is, in each kind of log. `SnapshotTaken` must have the digest of the state at its sequence. What must
 hold of any state is checked at the end (`services.state.validate`), and of each permit where it is decided again
 (`services.console.kinds.permits`).
@@ -33,6 +34,7 @@ from events.log import EventLog
 from events.wire import UNDECODABLE
 from services.console.kinds import CLUSTER, Kind, kind_of
 from services.start import FOLD_BYTES, NoStart, beginning, in_slices, read_on, snapshots_said
+from services.state.clock import JUMP_NS
 from services.state.form import Folded, UnknownCommit, UnknownVersion
 from services.state.validate import Violated
 
@@ -198,8 +200,8 @@ class Verifier:
                 return
             reproduced = self._compare(stored, header) if self._is_decision(header) else None
             if header is not None:
-                self._said[header.writer] = stored.sequence
                 self._check_writer(stored, header)
+                self._said[header.writer] = stored.sequence
             commit = self._fold(stored, header, reproduced)
             if self.blind:
                 return
@@ -329,23 +331,42 @@ class Verifier:
     # ----------------------------------------------------------------------------------------------- intents and inputs
 
     def _check_writer(self, stored: Stored, header: Header) -> None:
-        """No kind of log is verified by passing over the decisions of the other."""
-        role = subjects.role_of(header.writer)
-        if header.cause == "decide" and role not in self._kind.roles:
-            self._differ(
-                stored, header, f"a decision of a {role}, where {', '.join(sorted(self._kind.roles))} may write"
-            )
+        """No kind of log is verified by passing over the decisions of the other. What is no decision hangs on no basis
+        and no epoch, but says of none that could not be: nobody has read what is not there yet, nor, but for who takes
+        over, less than what he wrote."""
+        role, own = subjects.role_of(header.writer), self._said.get(header.writer, 0)
+        decides = role in self._checks.rules
+        if header.cause == "decide":
+            if not decides:
+                who = ", ".join(sorted(self._checks.rules))
+                self._differ(stored, header, f"a decision of a {role}, where {who} may decide")
+        elif header.basis >= stored.sequence:
+            self._differ(stored, header, f"nothing can have been read at its basis {header.basis}")
+        elif decides and header.cause != "taken" and header.basis < own:
+            self._differ(stored, header, _behind(header, own))
+        elif header.epoch > self.state.epoch:
+            self._differ(stored, header, f"its epoch is {header.epoch}, that of its place {self.state.epoch}")
 
     def _note(self, stored: Stored, commit: Commit) -> None:
-        """Remember intents; check that outcomes have theirs, and that inputs are nothing else."""
-        cause = commit.header.cause
-        if subjects.role_of(commit.header.writer) not in self._checks.rules:
+        """Remember intents; check that outcomes have theirs, that inputs are nothing else, and that everybody says what
+        is his to say: fold and feed pass over the rest."""
+        cause, role = commit.header.cause, subjects.role_of(commit.header.writer)
+        if foreign := [event for event in commit.events if type(event) not in subjects.WRITES[role]]:
+            self._differ(stored, commit.header, f"{type(foreign[0]).__name__} is not for {role} to say")
+            return
+        if role not in self._checks.rules:
             return
         if cause == "decide":
             self._checks.decided(commit.events)
             return
         allowed = self._checks.inputs.get(cause, frozenset())
+        shard = subjects.shard_of(commit.header.writer)
         for index, event in enumerate(commit.events):
+            if type(event) is ev.Ticked:
+                self._check_tick(stored, commit.header, event)
+            elif isinstance(event, ev.PlannerTaken | ev.PlannerLeft) and event.shard != shard:
+                what = f"event {index}: {type(event).__name__} of {event.shard}, by {commit.header.writer}"
+                self._differ(stored, commit.header, what)
             if type(event) not in allowed:
                 self._differ(stored, commit.header, f"event {index}: {type(event).__name__} under the cause {cause!r}")
             elif type(event) is ev.SnapshotTaken:
@@ -357,6 +378,16 @@ class Verifier:
                 if (intended := self._checks.unintended(event)) is not None:
                     what = f"event {index}: {type(event).__name__}, intended was {intended or 'nothing'}"
                     self._differ(stored, commit.header, what)
+
+    def _check_tick(self, stored: Stored, header: Header, tick: ev.Ticked) -> None:
+        """A clock goes on, and a step of it counts as a whole or not at all; a jump does not (`services.state.clock`)."""
+        before_ns = self._checks.times.get(header.writer, 0)
+        step_ns = tick.time_ns - before_ns
+        self._checks.times[header.writer] = max(before_ns, tick.time_ns)
+        counts = not tick.jumped_ns and 0 <= step_ns <= JUMP_NS
+        if not counts and not 0 < step_ns == tick.jumped_ns:
+            what = f"the clock of {header.writer} went on by {step_ns} ns, of which {tick.jumped_ns} are not to count"
+            self._differ(stored, header, what)
 
     def _check_bytes(self, stored: Stored, header: Header) -> None:
         """A commit's message id is made of its payload and of what stood before it on its subject: that was nothing, too,

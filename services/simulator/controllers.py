@@ -96,23 +96,30 @@ class Controllers:
         if kind == "Node":
             for each in self._owners["DaemonSet"].entries:
                 self._concerned["DaemonSet", each] = None
-        if kind in self._owners:
-            if gone:
-                self._bereaved[metadata["uid"]] = None
-            else:
-                self._concerned[kind, key] = None
+        if gone and (kind in self._owners or metadata["uid"] in self._dependents):
+            self._bereaved[metadata["uid"]] = None
+        elif kind in self._owners:
+            self._concerned[kind, key] = None
 
     def _collect_garbage(self) -> None:
         bereaved, self._bereaved = self._bereaved, {}
+        self._gone |= bereaved
         for uid in bereaved:
             for kind in dict.fromkeys(kind for kind, _ in self._dependents.get(uid, ())):
                 for entry in self._owned(uid, kind):
-                    self._delete(self._read[kind][0], entry.key)
+                    self._bereave(self._read[kind][0], entry)
             self._dependents.pop(uid, None)
             self._next.pop(uid, None)
-            self._gone[uid] = None
         while len(self._gone) > REMEMBERED:
             del self._gone[next(iter(self._gone))]
+
+    def _bereave(self, collection: Collection, entry: Entry) -> None:
+        """It goes, unless another owner is left, which it names alone from then on."""
+        left = [one for one in entry.object["metadata"]["ownerReferences"] if one["uid"] not in self._gone]
+        if left:
+            self._write(collection, entry.key, {"metadata": {"ownerReferences": left}}, subresource="")
+        else:
+            self._delete(collection, entry.key)
 
     def _owned(self, uid: str, kind: str) -> list[Entry]:
         """Objects of a kind that name this owner; whoever takes the reference away keeps the object."""
@@ -292,9 +299,12 @@ def _is_owned(obj: Object, uid: str) -> bool:
 
 
 def _surplus(pods: Sequence[Entry], wanted: int) -> Sequence[Entry]:
-    """Those that go: unbound ones first, then the youngest."""
-    first = sorted(pods, key=lambda entry: (bool(entry.object["spec"].get("nodeName")), -entry.revision))
-    return first[: max(0, len(pods) - wanted)]
+    """Those that go: unbound ones first, then the youngest. `pods` are as they came."""
+    bound: list[Entry] = []
+    unbound: list[Entry] = []
+    for entry in reversed(pods):
+        (bound if entry.object["spec"].get("nodeName") else unbound).append(entry)
+    return [*unbound, *bound][: max(0, len(pods) - wanted)]
 
 
 def _active(pod: Object) -> bool:

@@ -100,13 +100,14 @@ class Kubelet:
         node, uid = pod["spec"].get("nodeName"), pod["metadata"]["uid"]
         if not node:
             return
+        finished = _is_finished(pod)
+        if finished:  # it holds nothing, though a finalizer may keep its object
+            self._free(uid)
         if "deletionTimestamp" in pod["metadata"]:
             if uid not in self._ending:
                 self._ending.add(uid)
                 self._later(self._termination_s, "end", entry)
-        elif _is_finished(pod):
-            self._release(uid)
-        elif uid not in self._admitted:
+        elif not finished and uid not in self._admitted:
             if ("", node) in self.api.nodes.entries:
                 self._admit(entry, node)
             else:
@@ -134,6 +135,9 @@ class Kubelet:
 
     def _release(self, uid: str) -> None:
         self._ending.discard(uid)
+        self._free(uid)
+
+    def _free(self, uid: str) -> None:
         if taken := self._admitted.pop(uid, None):
             node, asked = taken
             add(self._used[node], asked, -1)

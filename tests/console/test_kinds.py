@@ -46,7 +46,7 @@ async def test_what_a_writer_of_the_other_kind_committed_is_a_difference(world: 
     header = msgspec.structs.replace(decode_header(world.log.commits[0]), writer="federator", cause="decide")
     report = await verify(with_one_more(world.log, "federator", envelope.encode_header(header)))
     assert report.difference is not None
-    assert report.difference.what == "a decision of a federator, where admin, binder, ingest, planner may write"
+    assert report.difference.what == "a decision of a federator, where binder, planner may decide"
 
 
 @pytest.mark.parametrize(

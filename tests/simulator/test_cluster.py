@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +15,7 @@ import pytest
 from services.simulator import __main__ as command
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.errors import ApiError
+from services.simulator.watches import SNAPSHOTS
 from tests.contract.client import Client, Endpoint
 from tests.simulator.objects import node, pod
 from tests.waiting import until
@@ -137,6 +139,32 @@ async def test_the_history_is_bounded(session: aiohttp.ClientSession) -> None:
             assert await watch.seen(2) == [("ADDED", "p48"), ("ADDED", "p49")]
 
 
+async def test_so_many_lists_are_kept_for_who_goes_on(cluster: SimulatedCluster, client: Client) -> None:
+    """The oldest goes first; one that is read to its end, and one of a single page, cost nothing."""
+    for name in "abc":
+        cluster.create(pod(name))
+    tokens = [(await client.get(client.pods, limit="1")).ok()["metadata"]["continue"] for _ in range(SNAPSHOTS)]
+    (await client.get(client.pods)).ok()
+    second = (await client.get(client.pods, limit="1", **{"continue": tokens[0]})).ok()
+    await client.get(client.pods, limit="1", **{"continue": second["metadata"]["continue"]})
+    (await client.get(client.pods, **{"continue": tokens[0]})).ok()
+    (await client.get(client.pods, limit="1")).ok()
+    (await client.get(client.pods, **{"continue": tokens[0]})).refused(410, "Expired")
+    (await client.get(client.pods, **{"continue": tokens[1]})).ok()
+
+
+async def test_a_watch_is_of_its_namespace(cluster: SimulatedCluster, client: Client) -> None:
+    cluster.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}])
+    elsewhere = pod("elsewhere")
+    elsewhere["metadata"]["namespace"] = "other"
+    cluster.create(elsewhere)
+    async with client.watch(client.pods) as all_of_it, client.watch(client.pods, labelSelector="!x") as selected:
+        cluster.patch("Pod", "elsewhere", {"metadata": {"labels": {"y": "1"}}}, namespace="other")
+        cluster.create(pod("here"))
+        for watch in (all_of_it, selected):
+            assert await watch.seen(1) == [("ADDED", "here")]
+
+
 async def test_a_client_that_does_not_read_is_cut_off(session: aiohttp.ClientSession) -> None:
     async with SimulatedCluster(watch_buffer=10, history=1_000) as cluster:
         host, port = cluster.url.removeprefix("http://").split(":")
@@ -169,7 +197,35 @@ async def test_bookmarks_come_regularly(session: aiohttp.ClientSession) -> None:
             while seen < revision:
                 kind, obj = await watch.next()
                 assert kind == "BOOKMARK"
+                assert "annotations" not in obj["metadata"], "that would be the end of the initial events"
                 seen = int(obj["metadata"]["resourceVersion"])
+
+
+async def test_bookmarks_come_to_who_asks_and_no_more_often(session: aiohttp.ClientSession) -> None:
+    async with SimulatedCluster(bookmark_every_s=0.2) as cluster:
+        client = in_default(cluster, session)
+        began_s = time.monotonic()
+        told = {"allowWatchBookmarks": "true", "timeoutSeconds": "1"}
+        async with client.watch(client.pods, **told) as watch, client.watch(client.pods, timeoutSeconds="1") as other:
+            while time.monotonic() < began_s + 0.7:
+                cluster.create(pod(f"p{time.monotonic_ns()}"))
+                await asyncio.sleep(0.05)
+            bookmarks = [kind for kind, _ in await watch.rest() if kind == "BOOKMARK"]
+            lasted_s = time.monotonic() - began_s
+            assert {kind for kind, _ in await other.rest()} == {"ADDED"}
+        assert 1 <= len(bookmarks) <= lasted_s / 0.2 + 1
+
+
+async def test_a_watch_that_begins_with_everything_marks_its_end_only_where_that_was_asked_for(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    cluster.create(pod("a"))
+    asked = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    for query in ({"allowWatchBookmarks": "true"}, asked):
+        async with client.watch(client.pods, timeoutSeconds="60", **query) as watch:
+            assert await watch.seen(1) == [("ADDED", "a")]
+            cluster.patch("Pod", "a", {"metadata": {"labels": {"x": str(len(query))}}})
+            assert await watch.seen(1) == [("MODIFIED", "a")]
 
 
 # ------------------------------------------------------------------------------------------------ who may, what is there

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.kubelet import DURATION, EXIT_CODE
 from tests.simulator.objects import node, pod
@@ -31,8 +33,14 @@ async def test_a_pod_succeeds_after_its_duration(cluster: SimulatedCluster) -> N
     for name in ("a", "forever"):
         cluster.bind(name, "n")
     await until(lambda: phase(cluster, "a") == "Succeeded")
-    terminated = cluster.get("Pod", "a")["status"]["containerStatuses"][0]["state"]["terminated"]
+    status = cluster.get("Pod", "a")["status"]
+    (container,) = status["containerStatuses"]
+    terminated = container["state"].pop("terminated")
+    assert container == {"name": "main", "ready": False, "restartCount": 0, "state": {}}
     assert (terminated["exitCode"], terminated["reason"]) == (0, "Completed")
+    assert terminated["startedAt"] == status["startTime"] <= terminated["finishedAt"]
+    ended = {one["type"]: one.get("reason") for one in status["conditions"] if one["status"] == "False"}
+    assert ended == {"ContainersReady": "PodCompleted", "Ready": "PodCompleted"}
     assert phase(cluster, "forever") == "Running"
 
 
@@ -55,21 +63,27 @@ async def test_what_is_no_number_costs_nobody_his_kubelet(cluster: SimulatedClus
     assert [phase(cluster, name) for name in ("endless", "odd", "arabic")] == ["Running"] * 3
 
 
-async def test_what_happened_before_the_history_was_dropped_is_found_by_looking(cluster: SimulatedCluster) -> None:
+@pytest.mark.parametrize("resource", ["", "pods", "nodes"])
+async def test_what_happened_before_the_history_was_dropped_is_found_by_looking(
+    cluster: SimulatedCluster, resource: str
+) -> None:
     """A soak found it: from there on the kubelets saw nothing any more."""
-    for name in ("gone", "a", "waits"):
+    for name in ("gone", "a", "waits", "runs"):
         cluster.create(pod(name))
     cluster.create(node("n"))
-    cluster.bind("gone", "n")
-    await until(lambda: phase(cluster, "gone") == "Running")
+    for name in ("gone", "runs"):
+        cluster.bind(name, "n")
+        await until(lambda name=name: phase(cluster, name) == "Running")
+    before = cluster.get("Pod", "runs")
     cluster.bind("waits", "later")
     cluster.bind("a", "n")
     cluster.delete("Pod", "gone", gracePeriodSeconds=0)
     cluster.create(node("later"))
-    cluster.drop_history()
+    cluster.drop_history(resource)
     await until(lambda: phase(cluster, "a") == phase(cluster, "waits") == "Running")
     assert cluster.kubelet is not None
-    assert len(cluster.kubelet._admitted) == 2
+    assert len(cluster.kubelet._admitted) == 3
+    assert cluster.get("Pod", "runs") == before, "it was not started anew"
 
 
 async def test_a_pod_that_somebody_else_ended_stays_ended(cluster: SimulatedCluster) -> None:
@@ -99,6 +113,42 @@ async def test_a_pod_that_exceeds_the_node_is_rejected(cluster: SimulatedCluster
         assert cluster.get("Pod", name)["status"]["reason"] == f"OutOf{resource}"
     message = cluster.get("Pod", "cpu")["status"]["message"]
     assert "resource: cpu, requested: 1500, used: 3000, capacity: 4000" in message
+    message = cluster.get("Pod", "memory")["status"]["message"]
+    assert f"resource: memory, requested: {9 * 2**30}, used: 0, capacity: {8 * 2**30}" in message
+
+
+async def test_a_pod_more_than_the_node_takes_is_told_so_before_all_else(cluster: SimulatedCluster) -> None:
+    cluster.create(node("n", pods="1"))
+    for name, then in (("a", "Running"), ("b", "Failed")):
+        cluster.create(pod(name, cpu="4"))
+        cluster.bind(name, "n")
+        await until(lambda name=name, then=then: phase(cluster, name) == then)
+    assert cluster.get("Pod", "b")["status"]["reason"] == "OutOfpods"
+
+
+async def test_a_pod_that_is_deleted_before_it_started_goes() -> None:
+    async with SimulatedCluster(startup_ms=3_600_000) as slow:
+        slow.create(node("n"))
+        slow.create(pod("a"))
+        slow.bind("a", "n")
+        slow.delete("Pod", "a")
+        assert "deletionTimestamp" in slow.get("Pod", "a")["metadata"]
+        await until(lambda: not slow.exists("Pod", "a"))
+
+
+async def test_a_pod_that_has_succeeded_stays_so_though_it_is_deleted(cluster: SimulatedCluster) -> None:
+    """While a finalizer keeps its object, as a Job's does until the pod is counted."""
+    cluster.create(node("n"))
+    kept = pod("a", annotations={DURATION: "0"})
+    kept["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
+    cluster.create(kept)
+    cluster.bind("a", "n")
+    await until(lambda: phase(cluster, "a") == "Succeeded")
+    cluster.delete("Pod", "a")
+    cluster.create(pod("b"))
+    cluster.bind("b", "n")
+    await until(lambda: phase(cluster, "b") == "Running")
+    assert phase(cluster, "a") == "Succeeded"
 
 
 async def test_room_is_free_again_after_the_end(cluster: SimulatedCluster) -> None:
@@ -129,6 +179,29 @@ async def test_graceful_deletion_is_finished_and_holds_the_room() -> None:
         await until(lambda: phase(slow, "b") == "Failed")
         assert slow.get("Pod", "b")["status"]["reason"] == "OutOfcpu"
         await until(lambda: not slow.exists("Pod", "a"))
+
+
+async def test_who_has_ended_holds_no_room_though_a_finalizer_keeps_its_object(cluster: SimulatedCluster) -> None:
+    """As a kubelet counts (`filterOutInactivePods`). As it was: what came in its place was OutOfcpu until somebody took
+    the finalizer away."""
+    cluster.create(node("n"))
+    kept = pod("a", cpu="4")
+    kept["metadata"]["finalizers"] = ["example.com/kept"]
+    cluster.create(kept)
+    cluster.bind("a", "n")
+    await until(lambda: phase(cluster, "a") == "Running")
+    cluster.delete("Pod", "a")
+    await until(lambda: phase(cluster, "a") == "Failed")
+    for name, then in (("b", "Running"), ("c", "Failed")):
+        cluster.create(pod(name, cpu="4"))
+        cluster.bind(name, "n")
+        await until(lambda name=name, then=then: phase(cluster, name) == then)
+    assert cluster.exists("Pod", "a")
+    cluster.patch("Pod", "a", {"metadata": {"finalizers": None}})
+    await until(lambda: not cluster.exists("Pod", "a"))
+    cluster.create(pod("d", cpu="1"))
+    cluster.bind("d", "n")
+    await until(lambda: phase(cluster, "d") == "Failed", "room that was given back twice to be none")
 
 
 async def test_a_pod_on_a_node_that_does_not_exist_waits_for_it(cluster: SimulatedCluster) -> None:

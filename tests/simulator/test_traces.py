@@ -71,12 +71,53 @@ def test_openb_tasks_ask_for_shares_or_whole_gpus(tmp_path: Path) -> None:
     assert [pod["metadata"]["name"] for pod in openb_pods(tmp_path / "pods.csv", limit=2)] == ["pod-0", "pod-1"]
 
 
+def test_what_openb_becomes_is_what_an_api_server_takes(tmp_path: Path) -> None:
+    """Whole ones: a GPU is an extended resource, which has a limit, too."""
+    nodes, pods = write(tmp_path, "nodes.csv", NODES), write(tmp_path, "pods.csv", PODS)
+    room = {"cpu": "96000m", "memory": "393216Mi", "pods": "110", GPU_MILLI: "8000"}
+    assert list(openb_nodes(nodes))[1] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "node-1",
+            "labels": {"kubernetes.io/hostname": "node-1", "nvidia.com/gpu.product": "G2"},
+        },
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    }
+    sharing, _, without = list(openb_pods(pods))[:3]
+    asked = {"cpu": "12000m", "memory": "16384Mi", GPU_MILLI: "1000"}
+    assert sharing == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod-0", "namespace": "openb", "labels": {"muster.dev/qos": "LS"}},
+        "spec": {
+            "schedulerName": "muster",
+            "containers": [
+                {"name": "main", "image": "trace", "resources": {"requests": asked, "limits": {GPU_MILLI: "1000"}}}
+            ],
+        },
+    }
+    assert without["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2000m", "memory": "1024Mi"}}
+
+
 def test_dlrm_services_are_two_gangs_each(tmp_path: Path) -> None:
     objects = list(dlrm(write(tmp_path, "dlrm.csv", DLRM)))
     groups = {obj["metadata"]["name"]: obj["spec"]["minMember"] for obj in objects if obj["kind"] == "PodGroup"}
     assert groups == {"app-0-hn": 2, "app-0-cn": 1, "app-1-cn": 1, "app-1-hn": 1}
     pods = [obj for obj in objects if obj["kind"] == "Pod"]
     assert Counter(pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods) == Counter(groups)
+    assert next(obj for obj in objects if obj["kind"] == "PodGroup") == {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "app-0-hn", "namespace": "dlrm"},
+        "spec": {"minMember": 2},
+    }
+    assert {pod["metadata"]["namespace"] for pod in pods} == {"dlrm"}
+    assert ["annotations" in pod["metadata"] for pod in pods] == [True, True, False, False, False]
     first = pods[0]
     assert first["metadata"]["name"] == "instance-0"
     assert first["metadata"]["annotations"] == {"muster.dev/max-instances-per-node": "8"}
@@ -135,11 +176,38 @@ def test_the_mark_that_a_spreadsheet_puts_before_the_first_column_is_none_of_its
             DLRM.replace("CN,app_1,64,0", "CN,app_1,64,1"),
             "line 5: gpu_request: expected at most 0, as a whole node has",
         ),
+        (DLRM.replace("64,0,1,320.0", "64,0,1,nan"), "line 5: memory_request: expected a number, found 'nan'"),
+        (DLRM.replace("85.0,-1", "85.0,1e99"), "line 6: max_instance_per_node: expected a number of at most 1000"),
+        (DLRM.replace("85.0,-1", "85.0," + "9" * 200_000), "line 6: field larger than field limit"),
+        ("", "the column instance_sn, role, app_name, cpu_request, memory_request, disk_request, rdma_request, "),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, broken: str, told: str) -> None:
     with pytest.raises(TraceError, match=told):
         list(dlrm(write(tmp_path, "dlrm.csv", broken)))
+
+
+def test_what_is_no_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "dlrm.csv").write_bytes(DLRM.encode() + b"instance_\xff\n")
+    with pytest.raises(TraceError, match="can't decode byte 0xff"):
+        list(dlrm(tmp_path / "dlrm.csv"))
+
+
+def test_what_a_row_does_not_say_is_nothing_and_what_it_says_beyond_is_passed_over(tmp_path: Path) -> None:
+    """As a file that was cut off has rows."""
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n"
+    short, long = openb_pods(write(tmp_path, "pods.csv", header + "a,0.5\nb,1,1,0,0,,LS,and,more\n"))
+    assert short["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1m", "memory": "0Mi"}
+    assert long["metadata"]["labels"] == {"muster.dev/qos": "LS"}
+
+
+def test_a_column_that_is_missing_is_named_before_any_row(tmp_path: Path) -> None:
+    for text, read in ((NODES, openb_nodes), (PODS, openb_pods)):
+        header = text.partition("\n")[0]
+        read_of_it = header.split(",")[:7]
+        for column in read_of_it:
+            with pytest.raises(TraceError, match=f"x.csv: the column {column} is missing"):
+                list(read(write(tmp_path, "x.csv", header.replace(column, "other", 1) + "\n")))
 
 
 def test_unknown_traces_and_missing_files_are_named(tmp_path: Path) -> None:
@@ -155,6 +223,11 @@ def test_pools_are_sized_by_first_fit_decreasing() -> None:
     assert nodes_needed([{"cpu": 6}, {"cpu": 4}, {"cpu": 5}, {"cpu": 5}], node) == 2
     assert nodes_needed([{"cpu": 1}] * 7, node) == 3
     assert nodes_needed([{"cpu": 6}] * 3, node) == 3
+    # The largest first, by what it takes most of: in the order in which they come these would take one node more.
+    assert nodes_needed([{"cpu": 3}, {"cpu": 3}, {"cpu": 7}, {"cpu": 7}], node) == 2
+    assert (
+        nodes_needed([{"cpu": 40, "gpu": 1}] * 2 + [{"cpu": 1, "gpu": 7}] * 2, {"cpu": 100, "gpu": 8, "pods": 9}) == 2
+    )
 
 
 @real

@@ -291,7 +291,13 @@ async def test_of_two_runs_at_once_the_slower_says_where_the_log_begins(
 
 @pytest.mark.parametrize(
     "change",
-    ["UPDATE commits SET payload = '[]'", "UPDATE commits SET header = '{}'", "DELETE FROM commits"],
+    [
+        "UPDATE commits SET payload = '[]'",
+        "UPDATE commits SET header = '{}'",
+        "UPDATE commits SET message_id = ''",
+        "UPDATE commits SET traceparent = '0'",
+        "DELETE FROM commits",
+    ],
 )
 async def test_an_archive_that_lost_something_in_between_purges_nothing(
     archive: SqliteLog, cluster: str, change: str

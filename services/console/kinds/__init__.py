@@ -26,6 +26,8 @@ class Checks(Protocol):
     """Those who decide, by role → the versions of their rules that this code has."""
     inputs: Mapping[str, frozenset[type]]
     """What they may append without deciding, by cause."""
+    times: dict[str, int]
+    """Log time in ns, by writer."""
     before: int
     """Outcomes whose intent lies before the state from which it is folded."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from services.state.validate import validate_state
 BINDINGS = frozenset({ev.PodBound, ev.BindingFailed, ev.BindingRenewed})
 EVICTIONS = frozenset({ev.PodEvicted, ev.EvictionFailed})
 MARKS = frozenset({ev.TimeoutMarked, ev.TimeoutMarkRenewed, ev.TimeoutMarkFailed})
+NAMING = BINDINGS | EVICTIONS | {ev.TimeoutMarkFailed}
+"""Outcomes with a pod's name beside its UID."""
 INPUTS: dict[str, frozenset[type]] = {
     "taken": frozenset({ev.PlannerTaken, ev.BinderTaken, ev.VersionsAnnounced}),
     "left": frozenset({ev.PlannerLeft}),
@@ -34,6 +37,7 @@ class Checks:
 
     def __init__(self, state: State) -> None:
         self.before = 0
+        self.times = {writer: clock.time_ns for writer, clock in state.clocks.items()}
         self._state = state
         self._purged = state.sequence > 0
         """Whether the binder that writes knows of intents which were purged: what is left of the log stands on this
@@ -42,8 +46,9 @@ class Checks:
         """UID → the node that its last permit named, while no outcome has said what became of that."""
         self._overtaken: set[tuple[str, str]] = set()
         """UID and node of permits without an answer, of pods that wait again since: etcd was restored."""
-        self._evicting = set(state.evictions)
-        self._marking = {*state.marks, *(uid for gang in state.gangs.values() for uid in gang.timed_out)}
+        self._evicting = Counter(state.evictions.keys())
+        """UID → how many intents no outcome has settled: one that etcd took back may be intended again before that."""
+        self._marking = Counter(uid for uid, mark in state.marks.items() if not mark.written)
 
     def decide(self, writer: str) -> Generator[None, None, list[Event]]:
         role, _, shard = writer.partition(".")
@@ -65,7 +70,7 @@ class Checks:
                     for binding in assignment.pods:
                         self._permit(binding.uid, assignment.node)
             elif type(event) is ev.EvictionIntended:
-                self._evicting.add(event.uid)
+                self._evicting[event.uid] += 1
             elif type(event) is ev.GangTimedOut:
                 self._marking.update(uid for uid, _ in event.pods)
 
@@ -75,7 +80,11 @@ class Checks:
         self._permitted[uid] = node
 
     def unintended(self, event: Any) -> str | None:
-        """For a binding the node that was intended instead."""
+        """For a binding the node that was intended instead; for a pod by another name than its own, that."""
+        if type(event) in NAMING and (pod := self._state.pods.get(event.uid)) is not None:
+            fact = pod.fact
+            if (fact.namespace, fact.name) != (event.namespace, event.name):
+                return f"{fact.namespace}/{fact.name}"
         if type(event) in BINDINGS:
             intended = self._permitted.get(event.uid, "")
             if intended == event.node:
@@ -84,13 +93,21 @@ class Checks:
                 return None
             fits = (event.uid, event.node) in self._overtaken
             return None if fits or (not intended and self._lies_before()) else intended
-        if type(event) in EVICTIONS and event.uid not in self._evicting:
-            return None if self._lies_before() else ""
+        settles = type(event) is not ev.TimeoutMarkRenewed
+        if type(event) in EVICTIONS:
+            return None if self._answers(self._evicting, event.uid) else ""
         if type(event) in MARKS:
             pods = [event.uid] if type(event) is ev.TimeoutMarkFailed else [uid for uid, _ in event.pods]
-            lacks = any(uid not in self._marking and not self._lies_before() for uid in pods)
-            return "" if lacks else None
+            return None if all(self._answers(self._marking, uid, settles=settles) for uid in pods) else ""
         return None
+
+    def _answers(self, intents: Counter[str], uid: str, *, settles: bool = True) -> bool:
+        if not intents[uid]:
+            return self._lies_before()
+        intents[uid] -= settles
+        if not intents[uid]:
+            del intents[uid]
+        return True
 
     def _lies_before(self) -> bool:
         """Whether the intent may have been purged. Counted. The pod says nothing of it: it may be gone, and be there

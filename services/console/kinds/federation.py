@@ -43,6 +43,7 @@ class Checks:
 
     def __init__(self, state: State) -> None:
         self.before = 0
+        self.times = {WRITER: state.clock.time_ns}
         self._state = state
         self._ignored = sum(state.ignored.values())
 

@@ -35,6 +35,26 @@ async def test_pages_continue_one_consistent_list(client: Client) -> None:
     assert not third["metadata"].get("continue")
 
 
+async def test_lists_that_are_read_at_once_continue_each_for_itself(client: Client) -> None:
+    for name in "abc":
+        await client.pod(name)
+    before = (await client.get(client.pods, limit="2")).ok()["metadata"]
+    await client.pod("aa")
+    behind = (await client.get(client.pods, limit="2")).ok()["metadata"]
+    for metadata, rest in ((before, ["c"]), (behind, ["b", "c"])):
+        page = (await client.get(client.pods, limit="2", **{"continue": metadata["continue"]})).ok()
+        assert page["metadata"]["resourceVersion"] == metadata["resourceVersion"]
+        assert [item["metadata"]["name"] for item in page["items"]] == rest
+
+
+async def test_of_a_selected_list_nobody_knows_how_much_is_left(client: Client) -> None:
+    for name in "abc":
+        await client.pod(name, labels={"app": "web"})
+    first = (await client.get(client.pods, limit="2", labelSelector="app=web")).ok()
+    assert first["metadata"]["continue"]
+    assert "remainingItemCount" not in first["metadata"]
+
+
 async def test_a_continue_token_that_is_none_is_refused(client: Client) -> None:
     (await client.get(client.pods, limit="2", **{"continue": "nonsense"})).refused(400, "BadRequest")
 

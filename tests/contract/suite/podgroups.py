@@ -15,6 +15,7 @@ async def test_a_podgroup_is_created_read_and_deleted(crd: Client) -> None:
     assert listed["kind"] == "PodGroupList"
     (item,) = listed["items"]
     assert (item["kind"], item["apiVersion"]) == ("PodGroup", "scheduling.x-k8s.io/v1alpha1")
+    assert listed["metadata"]["continue"] == "", "of a built-in kind it is not there"
     status = (await crd.delete(f"{crd.podgroups}/g")).ok()
     assert (status["kind"], status["status"]) == ("Status", "Success")
     refused = (await crd.get(f"{crd.podgroups}/g")).refused(404, "NotFound")

@@ -40,6 +40,17 @@ async def test_a_watch_without_a_resource_version_begins_with_everything(client:
         assert await watch.seen(1) == [("ADDED", "c")]
 
 
+async def test_a_watch_with_a_selector_begins_with_what_matches_and_tells_its_end(client: Client) -> None:
+    await client.pod("a", labels={"x": "1"})
+    for name in ("other", "one-more"):
+        await client.pod(name)
+    async with client.watch(client.pods, labelSelector="x=1") as watch:
+        (await client.delete(f"{client.pods}/other")).ok()
+        (await client.delete(f"{client.pods}/a")).ok()
+        await client.pod("b", labels={"x": "1"})
+        assert await watch.seen(4) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"), ("ADDED", "b")]
+
+
 async def test_an_object_enters_and_leaves_a_watch_with_a_label_selector(client: Client) -> None:
     start = (await client.get(client.pods)).ok()["metadata"]["resourceVersion"]
     async with client.watch(client.pods, resourceVersion=start, labelSelector="x=1") as watch:
