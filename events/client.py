@@ -14,6 +14,9 @@ from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT
 
 from events import credentials, tls
 
+_COMMIT, _HEADERS = b"\r\nMuster-Commit: ", 1_024
+"""How a commit on its way is known, within so many bytes. One that waited while the connection broke is not sent over the
+next: whoever appends it looks first whether that leads to the same log (`events.jetstream`)."""
 _STAYS = ("permissions violation", "maximum subscriptions exceeded")
 """What a server says of one message or subscription; the connection stays."""
 
@@ -129,6 +132,8 @@ class Client(nats.aio.client.Client):
     async def _process_connect_init(self) -> None:
         """At a reconnection, whatever comes instead of a greeting is an error like others: nats-py would silently end
         the task that tries, and try no more. At the first connection the caller gets it as it is."""
+        self._pending = [command for command in self._pending if _COMMIT not in command[:_HEADERS]]
+        self._pending_data_size = sum(map(len, self._pending))
         try:
             await super()._process_connect_init()
         except OSError:  # a certificate that is refused is a ValueError, too

@@ -82,6 +82,8 @@ class Connection:
         self.client = Client()
         self.generation = 0
         """Counts the reconnections: what a consumer had asked of the server in an earlier one is gone."""
+        self.breaks = 0
+        """Counts how often it was lost."""
         self.wake: set[asyncio.Event] = set()
         """Set at every reconnection, for those who wait for messages."""
         self.denials: dict[str, Callable[[Denied], None]] = {}
@@ -361,6 +363,7 @@ class Connection:
     async def _on_disconnect(self) -> None:
         if not self.client.is_closed:
             _logger.warning("disconnected from NATS at %s%s", self.url, self._why())
+        self.breaks += 1
         self._inbox.broke()
         for flushing in self._flushing:
             flushing.cancel()

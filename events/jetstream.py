@@ -7,14 +7,18 @@ Reading is an ephemeral pull consumer under two standing pull requests whose mes
 fastest of nats-py's ways by far, as there is one task switch for many messages and no acknowledgement. Sequences are
 contiguous, so whatever is lost between (a slow consumer, a server that died, a consumer that vanished) shows as a gap
 or as silence, and the consumer is made anew behind the last commit that was read.
+
+Servers that do not sync each message lose what they acknowledged when their machines do, and one that is given a backup
+has what it had then: sequences come a second time, for other commits, and no expected sequence and no gap shows it. So
+whoever connects again looks first whether the last commit that it knows still stands where it stood.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from events import envelope, subjects
 from events.answers import (
@@ -39,6 +43,7 @@ from events.log import Bounds, Conflict, LogError, Purged, TooLarge, check_place
 from events.object_store import ObjectStore
 from events.patience import patiently
 
+T = TypeVar("T")
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
 IMPORT_WINDOW, IMPORT_WINDOW_BYTES = 64, 1 << 20
@@ -59,8 +64,21 @@ def _windows(commits: list[Stored]) -> Iterator[list[Stored]]:
         yield window
 
 
+class _Known(NamedTuple):
+    """A commit, without its payload: its id is a digest of that."""
+
+    sequence: int
+    subject: str
+    message_id: str
+    header: str
+
+    @classmethod
+    def of(cls, sequence: int, subject: str, headers: dict[str, str]) -> _Known:
+        return cls(sequence, subject, headers.get(MESSAGE_ID, ""), headers.get(COMMIT, ""))
+
+
 class _Stale(Unanswered):
-    """The stream is said to end before what this client has seen of it.
+    """The stream is said to end before what this client has seen of it, or to have something else there.
 
     A server that led the stream and was stopped meanwhile says what it knew, until it hears of its successor. Whoever
     believed it would start from an old state, or take the log for damaged.
@@ -81,6 +99,10 @@ class JetStreamLog:
         self.snapshots = ObjectStore(connection, cluster, replicas)
         self._seen = 0
         """The last sequence that is known here to be there: it was acknowledged, or read."""
+        self._known: _Known | None = None
+        """The last commit that was acknowledged here, read, or looked for."""
+        self._found_behind = connection.breaks
+        """Behind so many breaks of the connection it was found to be there."""
 
     @classmethod
     async def open(
@@ -126,10 +148,7 @@ class JetStreamLog:
         lacks what was seen there, and was not purged."""
         if not sequence:
             return None
-        try:
-            return await patiently(self._at_now, sequence)
-        except _Stale as stale:
-            raise LogError(str(stale)) from stale
+        return await self._surely(self._at_now, sequence)
 
     async def bounds(self) -> Bounds:
         state = await self._state()
@@ -184,13 +203,20 @@ class JetStreamLog:
     # ------------------------------------------------------------------------------------------------------- appending
 
     async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
+        """Raises _Stale, Unanswered too where there is no connection: what nats-py kept for the next one would be in the
+        log before anybody had looked which log it is."""
+        while (breaks := self.connection.breaks) != self._found_behind:
+            await self._look_for_known()
+            self._found_behind = breaks
+        if not self.connection.client.is_connected:
+            raise Unanswered(f"{subject}: not connected to {self.connection.url}")
         try:
             sequence = await self.connection.publish(subject, payload, headers)
         except Refused as refused:
             if refused.number == MESSAGE_TOO_LARGE:
                 raise TooLarge(f"{subject}: {len(payload)} bytes; the stream's max_msg_size is less") from refused
             raise
-        self._seen = max(self._seen, sequence)
+        self._knows(_Known.of(sequence, subject, headers))
         return sequence
 
     async def _settle(self, subject: str, headers: dict[str, str], payload: bytes, expected: int) -> int:
@@ -203,6 +229,7 @@ class JetStreamLog:
             raise _Stale(f"{subject}: the server says that {found} is its last, but {expected} was written after it")
         if found != expected:
             raise Conflict(subject, expected, found)
+        await self._look_for_known()
         try:
             return await self._publish(subject, headers, payload)
         except NotLast as error:  # a commit arrived since the question: whose?
@@ -218,6 +245,7 @@ class JetStreamLog:
     async def _at_now(self, sequence: int) -> Stored | None:
         message = await self.connection.message_at(self.stream, sequence, self.domain)
         if message is not None:
+            self._knows(_Known.of(sequence, message.subject, message.headers))
             return stored(message.seq, message.subject, message.headers, message.data)
         if sequence <= self._seen and (await self._state_now()).first_seq <= sequence:
             raise _Stale(f"{self.stream} has no commit {sequence}, which was there")
@@ -294,11 +322,8 @@ class JetStreamLog:
         await self._patiently(f"STREAM.PURGE.{self.stream}", {"seq": sequence})
 
     async def _state(self) -> StreamState:
-        """Never older than what was seen. Raises LogError when all that comes is, for as long as patience lasts."""
-        try:
-            return await patiently(self._state_now)
-        except _Stale as stale:
-            raise LogError(str(stale)) from stale
+        """Never older than what was seen."""
+        return await self._surely(self._state_now)
 
     async def _state_now(self, within_s: float | None = None) -> StreamState:
         return (await self._told(within_s)).state
@@ -311,6 +336,34 @@ class JetStreamLog:
             raise _Stale(f"{self.stream} ends at {told.state.last_seq} and lost what was there up to {seen}")
         self._seen = max(self._seen, told.state.last_seq)
         return told
+
+    def _knows(self, commit: _Known) -> None:
+        """It is there; one of nobody's does not say whose it is."""
+        self._seen = max(self._seen, commit.sequence)
+        if commit.header and (self._known is None or self._known.sequence <= commit.sequence):
+            self._known = commit
+
+    async def _look_for_known(self) -> None:
+        """Whether this is still the log of which a commit is known. Raises _Stale, and what `ask` raises."""
+        known = self._known
+        if known is None or self.domain:  # over a leaf node nobody may ask
+            return
+        message = await self.connection.message_at(self.stream, known.sequence)
+        if message is None:
+            await (
+                self._state_now()
+            )  # it is purged, or somebody deleted it, or a log that ended before came to there now
+            message = await self.connection.message_at(self.stream, known.sequence)
+        if message is not None and _Known.of(message.seq, message.subject, message.headers) != known:
+            lost = f"commit {known.sequence} is another than was there: the log has lost what it acknowledged"
+            raise _Stale(f"{self.stream}: {lost}")
+
+    async def _surely(self, ask: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Raises LogError when all that comes is stale, for as long as patience lasts."""
+        try:
+            return await patiently(ask, *arguments)
+        except _Stale as stale:
+            raise LogError(str(stale)) from stale
 
     async def _patiently(self, verb: str, body: Any = None) -> bytes:
         return await patiently(self.connection.ask, f"{api(self.domain)}.{verb}", body)
@@ -336,7 +389,8 @@ class JetStreamLog:
                         if not batch:
                             raise Purged(f"{self.stream}: what follows {place}, up to {stop}, was purged meanwhile")
                     place, gaps = batch[-1].sequence, 0
-                    self._seen = max(self._seen, place)
+                    last = batch[-1]
+                    self._knows(_Known(last.sequence, last.subject, last.message_id, last.header.decode()))
                     yield batch
             except Gap as gap:
                 gaps += 1
@@ -348,8 +402,9 @@ class JetStreamLog:
                 await consumer.close()
 
     async def _consume(self, place: int, state: StreamState | None) -> Consumer:
-        """A consumer of what follows `place`. Raises LogError when the stream no longer holds it."""
+        """A consumer of what follows `place`. Raises LogError when the stream no longer holds it, or is another."""
         self._seen = max(self._seen, place)
+        await self._surely(self._look_for_known)
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         first = max(place + 1, state.first_seq)

@@ -105,7 +105,8 @@ async def _own(log: EventLog, kept: Kept, form: Form[S]) -> S | None:
 async def is_of_another(log: EventLog, kept: Kept) -> bool:
     """Whether its commit is another than this log's at that place, as far as both say. Snapshots outlive a log that is
     deleted to begin anew, or to be brought back from an archive. Raises LogError."""
-    return bool(kept.commit) and await commit_at(log, kept.sequence) not in ("", kept.commit)
+    there = await log.at(kept.sequence) if kept.commit else None
+    return there is not None and there.message_id != kept.commit
 
 
 async def commit_at(log: EventLog, sequence: int) -> str:

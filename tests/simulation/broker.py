@@ -12,7 +12,7 @@ import base64
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,9 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.network import ANY_EPOCH, BUCKET, Link, Message
 from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.set_back import Backup
 
 HEARTBEAT_S = 2.5
 """Less often than Muster asks for (1 s) and often enough for its patience (3 s): a quarter of a quiet history's cost."""
@@ -138,6 +141,8 @@ class Broker:
         self._ids: dict[str, int] = {}
         self._consumers: dict[str, ServerConsumer] = {}
         self._busy_until_s = 0.0
+        self.life = 0
+        """Counts the backups that were restored: of what was on its way to the servers before nothing comes any more."""
         self._syncing: deque[tuple[Link, int, Message]] = deque()
 
     def link(self, process: Process, source: random.Random) -> Link:
@@ -174,6 +179,16 @@ class Broker:
     def _start(self) -> None:
         self.up = True
         self._ids.clear()
+
+    def restore(self, backup: Backup) -> None:
+        """All is as it was then, while nobody is connected."""
+        self.life += 1
+        self._syncing.clear()
+        self._ids.clear()
+        self.first, self.stored = backup.first, self.stored[: backup.end]
+        self.last = {one.subject: one.sequence for one in self.stored[self.first - 1 :]}
+        if backup.bucket is not None:
+            self.bucket.restore(backup.bucket, backup.denied)
 
     # -------------------------------------------------------------------------------------------------------- requests
 

@@ -80,6 +80,12 @@ class Bucket:
             self._ids[identity] = self._end
         return {"stream": self.stream, "seq": self._end}
 
+    def restore(self, messages: dict[int, Put], denied: list[int]) -> None:
+        """From a backup."""
+        self.messages, self.denied = dict(messages), list(denied)
+        self._end = max(self.messages, default=0)
+        self._ids.clear()
+
     def names(self) -> set[str]:
         """Of objects that are there as a whole."""
         data: dict[str, bytes] = {}

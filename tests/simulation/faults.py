@@ -352,6 +352,10 @@ BEYOND = (
 that is away for long; a restore to before pods lost their gates, of which by then some are proposed."""
 
 
+SET_BACK = (Draw(1, "log set back", for_s=(0.2, 8.0), what=("", "with its snapshots", "under all")),)
+"""And a log that ends where it ended before: it is restored from a backup, or its servers lose what they acknowledged."""
+
+
 FEDERATOR = ("federator",)
 DONE = ("make", "change", "remove")
 """What the federator does to Jobs and PodGroups (`federation.ports`)."""

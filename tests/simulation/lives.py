@@ -78,6 +78,13 @@ class Lives:
         """The node on which it may stand in the log though that was undone: the last ingest began too soon."""
         return self.undone.get(uid) if self._listed_too_soon else None
 
+    def follows(self, before: Lives) -> None:
+        """It is about another log over the same cluster. What was intended in the one before may take hold yet, as it
+        is on its way."""
+        self.undone, self._stale = before.undone, {*before._intended, *before._stale}
+        if before.may_come_again:
+            self._over = None
+
     def known(self) -> None:
         """The log has what an ingest found that was started behind it."""
         if self._stale is self._intended:

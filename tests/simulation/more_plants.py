@@ -4,7 +4,15 @@ bounds that are met at once, what cannot be read for a while."""
 from __future__ import annotations
 
 from tests.simulation import koordinator, rollouts, upstream
-from tests.simulation.planting import BEYOND_FROM, FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM, Plant
+from tests.simulation.planting import (
+    BEYOND_FROM,
+    FURTHER_FROM,
+    LATEST_FROM,
+    NEWEST_FROM,
+    SET_BACK_FROM,
+    WIDER_FROM,
+    Plant,
+)
 
 MORE: dict[str, Plant] = {
     "eviction given up in doubt": Plant(
@@ -456,5 +464,23 @@ MORE: dict[str, Plant] = {
         "services.binder.rules.starvation.ending",
         (("    if not policy.reserve_after_refusals:\n", "    if False:\n"),),
         first=BEYOND_FROM,
+    ),
+    "set back unnoticed": Plant(
+        "who has read or written what a log that was set back does not have any more goes on over it",
+        "events.jetstream",
+        (("        if message is not None and _Known.of(", "        if False and _Known.of("),),
+        first=SET_BACK_FROM,
+    ),
+    "said before it is looked": Plant(
+        "who is connected again appends before it is known that the log is the one that it was",
+        "events.jetstream",
+        (
+            (
+                "            await self._look_for_known()\n            self._found_behind",
+                "            self._found_behind",
+            ),
+            ("        await self._look_for_known()\n        try:\n", "        try:\n"),
+        ),
+        first=SET_BACK_FROM,
     ),
 }

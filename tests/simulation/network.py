@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import nats.errors
 
@@ -21,6 +21,7 @@ from tests.simulation.processes import Process
 if TYPE_CHECKING:
     from tests.simulation.broker import Broker
 
+T = TypeVar("T")
 ANY_EPOCH = -1
 HOP_S = 0.0002
 PENDING_BYTES = 16 * 1024 * 1024
@@ -196,6 +197,7 @@ class Append:
 
     def __init__(self, link: Link, message: Message, there_s: float) -> None:
         self.link, self.process, self.message, self.there_s = link, link.process, message, there_s
+        self._life = link.broker.life
 
     @property
     def name(self) -> str:
@@ -208,7 +210,11 @@ class Append:
         message = self.message if answer else self.message._replace(reply="")
         if answer_after_s:
             broker.late_answers[message.reply] = answer_after_s
-        broker.loop.at(self.there_s + after_s, broker.receive, self.link, epoch, message)
+        broker.loop.at(self.there_s + after_s, self._arrives, epoch, message)
+
+    def _arrives(self, epoch: int, message: Message) -> None:
+        if self._life == self.link.broker.life:
+            self.link.broker.receive(self.link, epoch, message)
 
     def refuse(self, code: int) -> None:
         broker = self.link.broker
@@ -218,10 +224,10 @@ class Append:
         """Muster's connection finds out by itself."""
 
 
-def run_now(coroutine: Coroutine[Any, Any, None]) -> None:
-    """A callback of Muster's connection: none of them awaits anything."""
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """A callback of Muster's connection, say: none of them awaits anything."""
     try:
         coroutine.send(None)
-    except StopIteration:
-        return
+    except StopIteration as done:
+        return cast(T, done.value)
     raise AssertionError(f"{coroutine} waits")

@@ -35,6 +35,7 @@ from tests.simulation.planting import (
     LONG_FEDERATED,
     MIXED,
     NEWEST_FROM,
+    SET_BACK_FROM,
     WIDER_FROM,
 )
 from tests.simulation.swarm import Swarm
@@ -102,6 +103,7 @@ LATER = {
     "newest": (NEWEST_FROM, (0, 2), faulty.NEWEST),
     "latest": (LATEST_FROM, (0, 1), faulty.LATEST),
     "further": (FURTHER_FROM, (1, 4), faulty.FURTHER),
+    "set back": (SET_BACK_FROM, (0, 1), faulty.SET_BACK),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)

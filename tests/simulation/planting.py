@@ -38,6 +38,9 @@ ingest believes them (`stead`), a binder that is away for long (`absences`), res
 (`backups`), resources that are asked for before they are offered (`foretold`), and, of federated ones, with operators,
 users of Koordinator and kinds that go (`federation`, `plan`)."""
 
+SET_BACK_FROM = 600_000
+"""The first seed of those with a log that ends where it ended before (`set_back`)."""
+
 
 class Plant(NamedTuple):
     """One planted bug."""

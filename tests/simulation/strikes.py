@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from events import subjects
 from services.simulator import errors
-from tests.simulation import absences, backups, turns
+from tests.simulation import absences, backups, set_back, turns
 from tests.simulation.answers import GATEWAY_404
 from tests.simulation.faults import Fault
 from tests.simulation.kube import Watch
@@ -144,6 +144,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "unwelcome": lambda world, fault: world.kube.turn_away(fault.slot, fault.what, fault.code, fault.for_s),
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "etcd restored": backups.strike,
+    "log set back": set_back.strike,
     "away": absences.strike,
     "names changed": absences.rename,
     "policy turned": turns.strike,

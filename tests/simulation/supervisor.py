@@ -178,6 +178,13 @@ class Supervisor(Starts):
         for process in list(self.slots[slot]):
             self.kill(process)
 
+    def stop_all(self, for_s: float) -> None:
+        """Nobody is left, and for so long nobody is started."""
+        for processes in self.slots.values():
+            for process in list(processes):
+                self.kill(process)
+        self.down |= dict.fromkeys(SLOTS, self._loop.now_s + for_s)
+
     def cut_off(self, process: Process, until_s: float) -> None:
         """Its lease cannot be renewed until then."""
         process.cut_off = True

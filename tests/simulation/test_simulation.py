@@ -14,11 +14,19 @@ from pathlib import Path
 import pytest
 
 from services.simulator.traces import MODES
-from tests.simulation import dlrm, shorten, versions
+from tests.simulation import dlrm, set_back, shorten, versions
 from tests.simulation import plan as planning
-from tests.simulation.faults import BEYOND, DRAWS, FURTHER, LATEST, NEWEST, WIDER, Draw
+from tests.simulation.faults import BEYOND, DRAWS, FURTHER, LATEST, NEWEST, SET_BACK, WIDER, Draw
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
-from tests.simulation.planting import BEYOND_FROM, DLRM, FEDERATED, FURTHER_FROM, LATEST_FROM, NEWEST_FROM
+from tests.simulation.planting import (
+    BEYOND_FROM,
+    DLRM,
+    FEDERATED,
+    FURTHER_FROM,
+    LATEST_FROM,
+    NEWEST_FROM,
+    SET_BACK_FROM,
+)
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
 
@@ -26,7 +34,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = 25
 SEEDS = tuple(
     seed
-    for first, seeds in ((400, 600), *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM)))
+    for first, seeds in (
+        (400, 500),
+        *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM, SET_BACK_FROM)),
+    )
     for seed in range(first, first + seeds, BLOCK)
 )
 Kinds = frozenset[tuple[str, tuple[str, ...]]]
@@ -42,6 +53,7 @@ STRUCK_FROM = {
     LATEST_FROM: _kinds(*LATEST),
     FURTHER_FROM: _kinds(*FURTHER),
     BEYOND_FROM: _kinds(*BEYOND),
+    SET_BACK_FROM: _kinds(*SET_BACK),
 }
 """The first of a block → faults that its seeds draw, and those before them did not. Each strikes in that block: one that
 is drawn and never hits anything would look like one that does no harm."""
@@ -136,6 +148,11 @@ def test_services_start_from_snapshots_and_logs_are_purged_behind_them() -> None
 def test_versions_are_switched_in_the_middle_and_are_not_while_somebody_lacks_them() -> None:
     wanted = {"versions switched", "switches without effect"}
     assert _tried(range(versions.FROM, versions.FROM + 20), wanted) == wanted
+
+
+def test_logs_are_set_back_in_each_way() -> None:
+    wanted = {"log set back", *(f"log set back, {what}" for what in (set_back.WITH_SNAPSHOTS, set_back.UNDER_ALL))}
+    assert _tried(range(SET_BACK_FROM, SET_BACK_FROM + 40), wanted) == wanted
 
 
 def test_every_kind_of_fault_strikes() -> None:

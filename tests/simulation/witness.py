@@ -56,6 +56,8 @@ class Witness:
         self.explained = Explained(self.state)
         self.api: Api | None = None
         self.commits: list[Stored] = []
+        self.authors: list[Process | None] = []
+        """Of each of these; None: nobody whom we started."""
         self.events = 0
         self.seen: Counter[str] = Counter()
         """Events by type."""
@@ -100,6 +102,7 @@ class Witness:
         """A message stands in the stream. Raises Violation."""
         _require(stored.sequence == self.state.sequence + 1, f"commit {stored.sequence} comes after a gap (7.7)")
         self.commits.append(stored)
+        self.authors.append(process)
         before = Before(self.state, b'"GangPermitted"' in stored.payload)
         first = self._first_in_queue(stored)
         commit = self.state.apply_stored(stored)

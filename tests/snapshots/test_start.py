@@ -16,7 +16,7 @@ from events.log import EventLog, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.binder import core as binder
 from services.planner import core as planner
-from services.start import FOLD_BYTES, NoStart, beginning, fold, snapshots_said, state_at
+from services.start import FOLD_BYTES, NoStart, beginning, fold, is_of_another, snapshots_said, state_at
 from services.state import snapshot
 from services.state.fold import State
 from tests.homes import commits_of, folded, put_commits, put_snapshot
@@ -183,6 +183,24 @@ async def test_one_of_another_log_of_this_name_is_left_out(
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(folded(commits, len(commits)))
     assert f"snapshot {of_before.sequence} is left out: it is of another log of this name" in caplog.text
+
+
+async def test_a_message_of_nobodys_in_the_place_of_its_commit_says_that_it_is_another_log(
+    log: EventLog, commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The simulator of faults found it, seed 600310, as it learned to restore logs."""
+    await put_commits(log, commits)
+    last = await log.at(len(commits))
+    assert last is not None
+    kept = await put_snapshot(log, folded(commits, last.sequence), commit=last.message_id)
+    nobodys = Stored(sequence=last.sequence, subject=last.subject, message_id="", header=b"", payload=b"hello?")
+    for there, is_another in ((last, False), (nobodys, True), (None, False)):  # of what was purged nothing is known
+
+        async def at(_: int, there: Stored | None = there) -> Stored | None:
+            return there
+
+        monkeypatch.setattr(log, "at", at)
+        assert await is_of_another(log, kept) == is_another
 
 
 # ------------------------------------------------------------------------------------------------------------- purged

@@ -1,0 +1,184 @@
+"""A log that ends where it ended before: its server did not sync what it acknowledged, or was given a backup. Sequences
+come a second time, for other commits. The simulator of faults found what comes of that (`tests/simulation/set_back.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from events import subjects
+from events.answers import MESSAGE_ID
+from events.consumer import COMMIT
+from events.jetstream import JetStreamLog
+from events.log import LogError
+from events.server import EmbeddedServer
+from tests.events.writing import append, collect, number_of
+from tests.waiting import until
+
+
+class Machine:
+    """One that a server runs on."""
+
+    def __init__(self, server: EmbeddedServer, store: Path, kept: Path) -> None:
+        self.server, self._store, self._kept = server, store, kept
+
+    def synced(self) -> None:
+        """What is there now survives."""
+        self.server.kill()
+        shutil.copytree(self._store, self._kept)
+        self.server.start()
+
+    def loses_power(self) -> None:
+        """And comes back with what was synced."""
+        self.server.kill()
+        shutil.rmtree(self._store)
+        shutil.copytree(self._kept, self._store)
+        self.server.start()
+
+
+@pytest.fixture
+def machine(own_server: EmbeddedServer, tmp_path: Path) -> Machine:
+    return Machine(own_server, tmp_path / "nats", tmp_path / "synced")
+
+
+@pytest.fixture
+async def other(own_server: EmbeddedServer, cluster: str) -> AsyncIterator[JetStreamLog]:
+    """Another process's, which knows nothing of what is lost."""
+    opened = await JetStreamLog.open(own_server.url, cluster)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def log(own_server: EmbeddedServer, cluster: str) -> AsyncIterator[JetStreamLog]:
+    opened = await JetStreamLog.open(own_server.url, cluster)
+    yield opened
+    await opened.close()
+
+
+async def numbers(log: JetStreamLog) -> list[int]:
+    return [number_of(commit) for commit in await collect(log.read())]
+
+
+@pytest.fixture
+async def set_back(
+    machine: Machine, log: JetStreamLog, other: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> list[int]:
+    """The planner's one commit is left, and the binder's two, which `log` has read, are not: others stand there now."""
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(other, "planner.a", 1, 0)
+    machine.synced()
+    await append(other, "binder", 2, 0)
+    await append(other, "binder", 3, 2)
+    found = await numbers(log)
+    machine.loses_power()
+    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+    await append(fresh, "binder", 20, 0)
+    await append(fresh, "binder", 30, 2)
+    await append(fresh, "planner.b", 40, 0)
+    await fresh.close()
+    return found
+
+
+async def test_who_has_read_what_is_lost_appends_nothing(set_back: list[int], log: JetStreamLog) -> None:
+    """Though its own last commit is left, and is what it expects."""
+    assert set_back == [1, 2, 3]
+    with pytest.raises(LogError, match="commit 3 is another than was there: the log has lost what it acknowledged"):
+        await append(log, "planner.a", 4, 1)
+    fresh = await JetStreamLog.open(log.connection.url, log.cluster)
+    assert await numbers(fresh) == [1, 20, 30, 40]
+    await fresh.close()
+
+
+async def test_nor_does_who_wrote_it(set_back: list[int], other: JetStreamLog) -> None:
+    """The sequence that it expects stands again on its subject, for somebody else's commit."""
+    with pytest.raises(LogError, match="commit 3 is another than was there"):
+        await append(other, "binder", 4, 3)
+
+
+async def test_who_follows_is_told(set_back: list[int], log: JetStreamLog) -> None:
+    with pytest.raises(LogError, match="commit 3 is another than was there"):
+        await collect(log.follow(3))
+
+
+async def test_who_follows_while_it_happens_is_told(
+    machine: Machine, log: JetStreamLog, other: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(other, "planner.a", 1, 0)
+    machine.synced()
+    async with aclosing(log.follow()) as batches:
+        await append(other, "binder", 2, 0)
+        while number_of((await anext(batches))[-1]) != 2:
+            pass
+        machine.loses_power()
+        fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+        await append(fresh, "binder", 20, 0)
+        await append(fresh, "binder", 30, 2)
+        with pytest.raises(LogError, match="commit 2 is another than was there"):
+            await anext(batches)
+        await fresh.close()
+
+
+async def test_whoever_knows_nothing_of_what_is_lost_goes_on(
+    machine: Machine, log: JetStreamLog, other: JetStreamLog
+) -> None:
+    await append(log, "planner.a", 1, 0)
+    machine.synced()
+    await append(other, "binder", 2, 0)
+    machine.loses_power()
+    assert await append(log, "planner.a", 3, 1) == 2
+    assert await numbers(log) == [1, 3]
+
+
+async def test_a_commit_that_comes_while_the_server_is_away_waits_until_it_is_known_which_log_it_is(
+    machine: Machine, log: JetStreamLog, other: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nats-py would send what it kept before anybody had looked."""
+    await append(other, "planner.a", 1, 0)
+    machine.synced()
+    await append(other, "binder", 2, 0)
+    assert await numbers(log) == [1, 2]
+    machine.server.kill()
+    await until(lambda: not log.connection.client.is_connected, "the connection to break")
+    appending = asyncio.ensure_future(append(log, "planner.a", 3, 1))
+    machine.loses_power()
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    with pytest.raises(LogError, match="ends at 1 and lost what was there up to 2"):
+        await appending
+    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+    assert await numbers(fresh) == [1]
+    await fresh.close()
+
+
+async def test_a_commit_that_nats_py_kept_is_not_sent(own_server: EmbeddedServer, log: JetStreamLog) -> None:
+    subject = subjects.subject(log.cluster, "binder")
+    own_server.kill()
+    await until(lambda: not log.connection.client.is_connected, "the connection to break")
+    for number in range(3):
+        headers = {MESSAGE_ID: f"commit-{number}", COMMIT: "{}"} if number != 1 else {MESSAGE_ID: "of-somebody"}
+        await log.connection.client.publish(subject, b"[]", headers=headers)
+    own_server.start()
+    assert [stored.message_id for stored in await collect(log.read())] == ["of-somebody"]
+
+
+@pytest.mark.parametrize("how", ["purged", "deleted"])
+async def test_a_commit_that_is_known_and_was_taken_away_since_is_no_loss(
+    how: str, own_server: EmbeddedServer, log: JetStreamLog, other: JetStreamLog
+) -> None:
+    """By the retention, or by somebody's hand: what was behind it is still there."""
+    await append(log, "planner.a", 1, 0)
+    await append(other, "binder", 2, 0)
+    if how == "purged":
+        await other.purge(2)
+    else:
+        await other.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 1})
+    own_server.kill()
+    own_server.start()
+    assert await append(log, "planner.a", 3, 0) == 3

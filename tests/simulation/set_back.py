@@ -1,0 +1,72 @@
+"""The log is set back: it ends where it ended some seconds ago, what came behind that never was, and the cluster goes on
+as it is.
+
+So it is where NATS is restored from a backup, or the log from an archive. Everything is stopped first, as operations.md
+says, and started again in any order; what was on its way to the API server may land all the same. The bucket of
+snapshots comes from the same backup, or is left as it is, and then has some of places that this log has yet to come to,
+by other commits. And so it is where servers that do not sync each message lose power while everybody runs: who knows what
+is lost must find out before he writes anything.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.simulation.bucket import Put
+from tests.simulation.network import run_now
+from tests.simulation.witness import Witness
+
+if TYPE_CHECKING:
+    from tests.simulation.faults import Fault
+    from tests.simulation.world import World
+
+AWAY_S = (0.2, 4.0)
+"""How long the server is away, or nobody is there."""
+WITH_SNAPSHOTS, UNDER_ALL = "with its snapshots", "under all"
+
+
+class Backup(NamedTuple):
+    """What NATS holds at one moment."""
+
+    first: int
+    end: int
+    bucket: dict[int, Put] | None
+    """None: it is left as it is."""
+    denied: list[int]
+
+
+def strike(world: World, fault: Fault) -> None:
+    """The backup is made now; if nothing is calm by then, it is restored."""
+    broker = world.broker
+    bucket = dict(broker.bucket.messages) if fault.what == WITH_SNAPSHOTS else None
+    backup = Backup(broker.first, len(broker.stored), bucket, list(broker.bucket.denied))
+    world.loop.after(fault.for_s, _restored, world, backup, fault.what)
+
+
+def _restored(world: World, backup: Backup, what: str) -> None:
+    """Not behind what an archive has: that would be another log's."""
+    archive, broker, end = world.launch.archive, world.broker, backup.end
+    archived = 0 if archive is None else run_now(archive.bounds()).end
+    if world.calm or not broker.up or not archived <= end < len(broker.stored):
+        return
+    away_s = world.kube.source.uniform(*AWAY_S)
+    if what == UNDER_ALL:
+        broker.stop(world.loop.now_s + away_s)
+    else:
+        world.supervisor.stop_all(away_s)
+    broker.restore(backup)
+    world.witness = _as_of(world.witness, end)
+    world.tried[f"log set back{f', {what}' if what else ''}"] += 1
+
+
+def _as_of(before: Witness, end: int) -> Witness:
+    """Who has seen this log up to there, and what took hold in the cluster since."""
+    witness, nothing = Witness(), SimpleNamespace(entries={})
+    empty: Any = SimpleNamespace(pods=nothing, nodes=nothing, by_path={}, store=SimpleNamespace(revision=0))
+    witness.api, witness.bound, witness.bound_by = empty, before.bound, before.bound_by
+    witness.lives.follows(before.lives)
+    for stored, author in zip(before.commits[:end], before.authors, strict=False):
+        witness.landed(stored, author)
+    witness.api, witness.names = before.api, before.names
+    return witness
