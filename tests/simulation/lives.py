@@ -26,6 +26,8 @@ class Lives:
         """UID and node of each binding and, without one, of each eviction that was ever intended."""
         self._stale: set[tuple[str, str]] = set()
         """Those of before the log knew that etcd was restored."""
+        self._forgotten: set[tuple[str, str]] = set()
+        """Those of a log before, which was set back."""
         self._over: set[str] | None = set()
         """Of which it said that they are gone; None: etcd was restored, and whoever is may come again."""
         self._said: dict[str, Full] = {}
@@ -66,6 +68,10 @@ class Lives:
         yet, as the versions that would keep him from it are those of before, too."""
         return (uid, node) in self._stale
 
+    def forgotten(self, uid: str, node: str) -> bool:
+        """Whether it was intended, and may have taken hold, in a log of which what came behind this one is lost."""
+        return (uid, node) in self._forgotten
+
     @property
     def may_come_again(self) -> bool:
         """Whether etcd was restored, and what is gone may be there again."""
@@ -81,7 +87,8 @@ class Lives:
     def follows(self, before: Lives) -> None:
         """It is about another log over the same cluster. What was intended in the one before may take hold yet, as it
         is on its way."""
-        self.undone, self._stale = before.undone, {*before._intended, *before._stale}
+        self.undone, self._forgotten = before.undone, {*before._intended, *before._forgotten}
+        self._stale = {*self._forgotten, *before._stale}
         if before.may_come_again:
             self._over = None
 

@@ -56,8 +56,7 @@ class Witness:
         self.explained = Explained(self.state)
         self.api: Api | None = None
         self.commits: list[Stored] = []
-        self.authors: list[Process | None] = []
-        """Of each of these; None: nobody whom we started."""
+        self.authors: list[Process | None] = []  # of each; None: nobody whom we started
         self.events = 0
         self.seen: Counter[str] = Counter()
         """Events by type."""
@@ -116,9 +115,8 @@ class Witness:
                 if self._changes % VALIDATED == 0:
                     self.validate()
             if commit.header.writer == "ingest" and (found := self._gone.wrongly(commit, self.state, self.names)):
-                _require(
-                    self.lives.may_come_again, f"{commit.sequence}: {found} is said to be gone, and is there (7.11)"
-                )
+                wrong = f"{commit.sequence}: {found} is said to be gone, and is there (7.11)"
+                _require(self.lives.may_come_again, wrong)
             for index, event in enumerate(commit.events):
                 check = CHECKS.get(type(event))
                 if check is not None:
@@ -238,11 +236,10 @@ class Witness:
             now = pod.node, pod.group, pod.gang
         elif isinstance(event, ev.PodObserved) and event.gang:
             now = event.node, "", event.gang.gang  # and gone again in this commit
-        for where in (was, now):
-            if where and (where[0] or isinstance(event, ev.PodAssigned)):
-                self._begun.add(where[2])
+        assigned = isinstance(event, ev.PodAssigned)
+        self._begun.update(where[2] for where in (was, now) if where and (where[0] or assigned))
         gang_before = before.gangs.setdefault(uid, was[2] if was else "")
-        if isinstance(event, ev.PodAssigned):
+        if assigned:
             self._begun.add(gang_before)  # whose it still was, whatever it says since, while it held room there
         gangs = (self.state.gangs.get(key) for key in (*was[2:], *now[2:]))
         groups = [gang.group for gang in gangs if gang is not None]  # formed since the last fact about the pod, perhaps
@@ -280,9 +277,8 @@ class Witness:
         """The fold takes no proposal that is not current at its own place."""
         current = commit.header.epoch == before.epoch and before.owners[event.partition] == _shard(commit)
         taken = commit.sequence << 20 | index in self.state.proposals
-        _require(
-            current or not taken, f"{commit.sequence}: a proposal of epoch {commit.header.epoch} counts (section 2)"
-        )
+        counts = f"{commit.sequence}: a proposal of epoch {commit.header.epoch} counts (section 2)"
+        _require(current or not taken, counts)
 
     def refused(self, event: ev.GroupsRefused, commit: Commit, index: int, before: Before) -> None:
         """Nor a refusal: of another epoch none counts, of its own one those groups that are the shard's."""
@@ -422,15 +418,16 @@ class Witness:
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
         """A refusal is definite: the intent did not take hold, unless the pod is gone since, whatever the reason is:
-        admission is asked before anybody looks for the pod. It may be there again, where etcd was restored since."""
+        admission is asked before anybody looks for the pod. It may be there again, where etcd was restored since, and
+        bound by an intent that the log lost."""
         if event.uid not in self.bound_by or self.bound[event.uid] != event.node:
             return
-        if event.reason == "PodGone" and self.lives.stale(event.uid, event.node):
+        before = event.reason == "PodGone" and self.lives.stale(event.uid, event.node)
+        if before or self.lives.forgotten(event.uid, event.node):
             return
-        _require(
-            all(event.uid != entry.object["metadata"]["uid"] for entry in self._cluster.pods.entries.values()),
-            f"{commit.sequence}: {event.uid} was refused on {event.node}, {event.reason}, and is bound there (rule 5)",
-        )
+        there = [entry.object["metadata"]["uid"] for entry in self._cluster.pods.entries.values()]
+        said = f"{event.uid} was refused on {event.node}, {event.reason}, and is bound there"
+        _require(event.uid not in there, f"{commit.sequence}: {said} (rule 5)")
 
     def disagreed(self, event: ev.DisagreementDetected, commit: Commit, index: int, before: Before) -> None:
         raise Violation(f"{commit.sequence}: planner and binder disagree: {event} (rule 4)")
