@@ -116,6 +116,8 @@ USERS_OF_MEMBERS = {koordinator: (4, 10), kinds: (0, 2)}
 """Those that their clusters have besides."""
 RESTORED = (0, 1)
 """How often the etcd of one of their clusters is restored."""
+SETS_BACK = (0, 2)
+"""And the log of one of them is set back."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -240,4 +242,7 @@ def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
             steps += workload.draw(source, source.randint(*counts), 0.2, until_s, weights)
         for table in (faulty.BEYOND, faulty.MISLED):
             faults += faulty.draw(source, source.randint(*BEYOND), 0.5, until_s, table)
+    if seed >= SET_BACK_FROM:
+        source = random.Random(f"{seed}/set back")
+        faults += faulty.draw(source, source.randint(*SETS_BACK), 0.5, until_s, faulty.SET_BACK)
     return Plan(seed, steps, faults, drawn.workload)

@@ -51,10 +51,9 @@ def _restored(world: World, backup: Backup, what: str) -> None:
     if world.calm or not broker.up or not archived <= end < len(broker.stored):
         return
     away_s = world.kube.source.uniform(*AWAY_S)
-    if what == UNDER_ALL:
-        broker.stop(world.loop.now_s + away_s)
-    else:
+    if what != UNDER_ALL:
         world.supervisor.stop_all(away_s)
+    broker.stop(world.loop.now_s + away_s)
     broker.restore(backup)
     world.witness = _as_of(world.witness, end)
     world.tried[f"log set back{f', {what}' if what else ''}"] += 1
