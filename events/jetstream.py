@@ -76,6 +76,10 @@ class _Known(NamedTuple):
     def of(cls, sequence: int, subject: str, headers: dict[str, str]) -> _Known:
         return cls(sequence, subject, headers.get(MESSAGE_ID, ""), headers.get(COMMIT, ""))
 
+    @classmethod
+    def read(cls, commit: Stored) -> _Known:
+        return cls(commit.sequence, commit.subject, commit.message_id, commit.header.decode())
+
 
 class _Stale(Unanswered):
     """The stream is said to end before what this client has seen of it, or to have something else there.
@@ -346,17 +350,25 @@ class JetStreamLog:
     async def _look_for_known(self) -> None:
         """Whether this is still the log of which a commit is known. Raises _Stale, and what `ask` raises."""
         known = self._known
-        if known is None or self.domain:  # over a leaf node nobody may ask
+        if known is None or self.domain:  # then a consumer begins with it (`_consume`)
             return
         message = await self.connection.message_at(self.stream, known.sequence)
-        if message is None:
-            await (
-                self._state_now()
-            )  # it is purged, or somebody deleted it, or a log that ended before came to there now
+        if message is None:  # purged, or deleted by hand; or the log ended before, and came to there just now
+            await self._state_now()
             message = await self.connection.message_at(self.stream, known.sequence)
         if message is not None and _Known.of(message.seq, message.subject, message.headers) != known:
-            lost = f"commit {known.sequence} is another than was there: the log has lost what it acknowledged"
-            raise _Stale(f"{self.stream}: {lost}")
+            raise _Stale(self._is_another(known))
+
+    def _is_known(self, commit: Stored) -> None:
+        """It comes a second time, or is the last that was there before anything was read. Raises LogError."""
+        known, found = self._known, _Known.read(commit)
+        if known is not None and known.sequence == found.sequence and known != found:
+            raise LogError(self._is_another(known))
+        self._knows(found)
+
+    def _is_another(self, known: _Known) -> str:
+        lost = "is another than was there: the log has lost what it acknowledged"
+        return f"{self.stream}: commit {known.sequence} {lost}"
 
     async def _surely(self, ask: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         """Raises LogError when all that comes is stale, for as long as patience lasts."""
@@ -384,13 +396,16 @@ class JetStreamLog:
             try:
                 while stop is None or place < stop:
                     batch = await consumer.take()
+                    if batch[0].sequence == place:
+                        self._is_known(batch.pop(0))
+                        if not batch:
+                            continue
                     if stop is not None and batch[-1].sequence > stop:
                         batch = [commit for commit in batch if commit.sequence <= stop]
                         if not batch:
                             raise Purged(f"{self.stream}: what follows {place}, up to {stop}, was purged meanwhile")
                     place, gaps = batch[-1].sequence, 0
-                    last = batch[-1]
-                    self._knows(_Known(last.sequence, last.subject, last.message_id, last.header.decode()))
+                    self._knows(_Known.read(batch[-1]))
                     yield batch
             except Gap as gap:
                 gaps += 1
@@ -402,12 +417,13 @@ class JetStreamLog:
                 await consumer.close()
 
     async def _consume(self, place: int, state: StreamState | None) -> Consumer:
-        """A consumer of what follows `place`. Raises LogError when the stream no longer holds it, or is another."""
+        """A consumer of what follows `place`; over a leaf node, where nobody may ask for what is there, with that. Raises
+        LogError when the stream no longer holds it, or is another."""
         self._seen = max(self._seen, place)
         await self._surely(self._look_for_known)
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
-        first = max(place + 1, state.first_seq)
+        first = max(place if self.domain else place + 1, state.first_seq)
         average = state.bytes // max(1, state.messages)
         consumer = Consumer(self.connection, self.stream, first, self.domain, commit_bytes=average)
         await consumer.open()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from events import envelope, permissions, subjects
 from events.answers import Denied, Unanswered
 from events.connection import Connection
 from events.jetstream import JetStreamLog
+from events.log import LogError
 from services.federator.backends import GONE, RUNNING, SUCCEEDED, WAITING, Backend, Listing, Reach, Silent, Watched
 from services.federator.backends.kubernetes import Kubernetes
 from services.federator.backends.leaf import Leaf
@@ -29,6 +31,7 @@ from services.writer import Writer
 from tests.federator.jobs import document, plugin
 from tests.federator.leaves import Hub, LeafCluster
 from tests.federator.processes import Processes
+from tests.manifests import node
 from tests.waiting import until
 
 NAMES = ("prod", "lab")
@@ -415,6 +418,34 @@ async def test_a_log_is_read_by_its_domain(hub: Hub, clusters: dict[str, LeafClu
         assert isinstance(found[0], ev.IngestTaken)
     finally:
         await connection.close()
+
+
+async def test_a_log_that_is_set_back_behind_a_leaf_is_another(
+    hub: Hub, clusters: dict[str, LeafCluster], tmp_path: Path
+) -> None:
+    """Its server lost what it had acknowledged, and ingest has said other things since: over a leaf node nobody may ask
+    for a single commit, so the last one is read again."""
+    cluster, connection = clusters["prod"], await hub.connect()
+    store, synced = cluster.server.store, tmp_path / "synced"
+    info = f"$JS.{cluster.domain}.API.STREAM.INFO.muster-prod"
+    log = JetStreamLog(connection, "prod", domain=cluster.domain)
+    await _answered(connection, info)
+    cluster.server.kill()
+    shutil.copytree(store, synced)
+    cluster.server.start()
+    await _answered(connection, info)
+    async with contextlib.aclosing(log.follow(await log.end())) as batches:
+        cluster.kubernetes.create(node("n2", cpu="1", memory="1Gi", pods="1"))
+        assert await anext(batches)
+        await cluster.stop_ingest()
+        cluster.server.kill()
+        shutil.rmtree(store)
+        shutil.copytree(synced, store)
+        cluster.server.start()
+        await cluster.start_ingest()
+        with pytest.raises(LogError, match="is another than was there: the log has lost what it acknowledged"):
+            await anext(batches)
+    await connection.close()
 
 
 async def test_a_run_without_pods_that_somebody_deletes_is_seen_gone(
