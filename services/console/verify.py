@@ -378,8 +378,8 @@ class Verifier:
                     self._differ(stored, commit.header, what)
 
     def _check_tick(self, stored: Stored, header: Header, tick: ev.Ticked) -> None:
-        """A clock goes on, and a step of it counts as a whole or not at all (`services.state.clock`). How long one is that
-        counts is not asked: what is simulated without a wall clock goes from deadline to deadline."""
+        """A clock goes on, and a step of it counts as a whole or not at all (`services.state.clock`). How long one is
+        that counts is not asked: what is simulated without a wall clock goes from deadline to deadline."""
         before_ns = self._checks.times.get(header.writer, 0)
         step_ns = tick.time_ns - before_ns
         self._checks.times[header.writer] = max(before_ns, tick.time_ns)
