@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from events import envelope, subjects
@@ -39,7 +39,7 @@ from events.answers import (
 from events.connection import Connection
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
-from events.log import Bounds, Conflict, LogError, Purged, TooLarge, check_place, check_purge, check_size
+from events.log import Bounds, Conflict, LogError, Purged, TooLarge, Unavailable, check_place, check_purge, check_size
 from events.object_store import ObjectStore
 from events.patience import patiently
 
@@ -180,6 +180,21 @@ class JetStreamLog:
         """Raises Purged, LogError when commits are missing, Denied; goes through everything else."""
         return self._batches(after, None)
 
+    async def stays(self, for_s: float) -> None:
+        """Looks behind each break of the connection. Raises LogError, Denied; goes through everything else."""
+        wake = asyncio.Event()
+        self.connection.wake.add(wake)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(for_s):
+                try:
+                    while True:
+                        with suppress(Unavailable):
+                            await self._surely(self._find_known)
+                        await wake.wait()
+                        wake.clear()
+                finally:
+                    self.connection.wake.discard(wake)
+
     async def purge(self, first: int) -> None:
         """Raises Unavailable, Denied."""
         check_purge(first, await self.end())
@@ -209,9 +224,7 @@ class JetStreamLog:
     async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
         """Raises _Stale, Unanswered too where there is no connection: what nats-py kept for the next one would be in the
         log before anybody had looked which log it is."""
-        while (breaks := self.connection.breaks) != self._found_behind:
-            await self._look_for_known()
-            self._found_behind = breaks
+        await self._find_known()
         if not self.connection.client.is_connected:
             raise Unanswered(f"{subject}: not connected to {self.connection.url}")
         try:
@@ -346,6 +359,12 @@ class JetStreamLog:
         self._seen = max(self._seen, commit.sequence)
         if commit.header and (self._known is None or self._known.sequence <= commit.sequence):
             self._known = commit
+
+    async def _find_known(self) -> None:
+        """Look for it, unless nobody has been away since. Raises as that does."""
+        while (breaks := self.connection.breaks) != self._found_behind:
+            await self._look_for_known()
+            self._found_behind = breaks
 
     async def _look_for_known(self) -> None:
         """Whether this is still the log of which a commit is known. Raises _Stale, and what `ask` raises."""

@@ -122,6 +122,11 @@ class EventLog(Protocol):
         """Like `read`, but waits for more at the end. A batch is what was there, never empty. Reconnects by itself."""
         ...
 
+    async def stays(self, for_s: float) -> None:
+        """Returns after so long; for who reads nothing meanwhile. Raises LogError as soon as this is another log than was
+        written to, as where it was set back."""
+        ...
+
     async def purge(self, first: int) -> None:
         """Forget what stands before `first`, for good; the log begins there from now on.
 

@@ -85,6 +85,9 @@ class MemoryLog:
                 self._grown.clear()
                 await self._grown.wait()
 
+    async def stays(self, for_s: float) -> None:
+        await asyncio.sleep(for_s)
+
     async def purge(self, first: int) -> None:
         check_purge(first, self._end())
         gone = max(0, first - 1 - self._purged)

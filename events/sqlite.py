@@ -148,6 +148,9 @@ class SqliteLog:
             except TimeoutError:
                 pass  # perhaps another process appended
 
+    async def stays(self, for_s: float) -> None:
+        await asyncio.sleep(for_s)
+
     async def purge(self, first: int) -> None:
         with self.transaction() as cursor:
             check_purge(first, self._end())

@@ -127,12 +127,9 @@ class Writer:
             await self.append([Renewed()], basis=self.last, cause="renew")
 
     async def renewal_is_due(self) -> None:
-        """Returns when nothing was appended for so long."""
-        while True:
-            left_s = self.renew_at_s - time.monotonic()
-            if left_s <= 0:
-                return
-            await asyncio.sleep(left_s)
+        """Returns when nothing was appended for so long. Raises LogError where it is another log meanwhile."""
+        while (left_s := self.renew_at_s - time.monotonic()) > 0:
+            await self.log.stays(left_s)
 
 
 def _takes(stored: Stored) -> bool:

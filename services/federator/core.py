@@ -26,6 +26,7 @@ from events import (
 )
 from events.federation import Contender
 from services.federator.backends import (
+    Absent,
     Accepted,
     Described,
     InDoubt,
@@ -146,11 +147,13 @@ def submission_answered(job: Job, place: Place, answer: Submitted, tried: bool) 
     return None
 
 
-def name_described(job: Job, place: Place, owner: Owner, described: Described) -> Event:
-    """R16, R17: whether a job that has our name on the cluster is our own earlier submission or somebody else's."""
+def name_described(job: Job, place: Place, owner: Owner, described: Described, holds: bool = False) -> Event:
+    """R16, R17: whether a job that has our name on the cluster is our own earlier submission or somebody else's. `holds`:
+    whether the cluster holds submissions. There one that runs was released by what the log has lost: it is let go once
+    more, and no other attempt runs (R20)."""
     if described.owner == owner:
         run = described.run
-        return _accepted(run.held)(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=True)
+        return _accepted(run.held or holds)(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=True)
     return NameTaken(job=job.uid, cluster=place.cluster)
 
 
@@ -160,6 +163,14 @@ def came_back(job: Job, place: Place, owner: Owner, described: Described) -> Sub
     if described.owner != owner or not (returned.is_unwanted(job, place) and returned.runs_again(place, described.run)):
         return None
     return SubmissionAccepted(job=job.uid, cluster=place.cluster, uid=place.uid, adopted=True)
+
+
+def released_without_body(place: Place, described: Described | Absent) -> Accepted | None:
+    """A held run whose body is gone may have been let go before that, by what the log has lost: then it is not held any
+    more. None when nothing says so."""
+    if isinstance(described, Absent) or described.run.held or described.run.uid != place.uid:
+        return None
+    return Accepted(uid=place.uid)
 
 
 def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused | None:

@@ -171,6 +171,22 @@ def back(state: State, account: str, listing: Listing) -> list[Key]:
     ]
 
 
+def unknown(state: State, account: str, listing: Listing) -> list[Run]:
+    """Runs that go on, and have the name of no place here: others', or of a federation whose log was set back. Whose they
+    are says the cluster when it is asked by name. What is held is cleared (`strays`)."""
+    there = {place.name for _, place in _open(state, account)}
+    return [
+        run
+        for run in listing.runs
+        if run.name not in there and not run.held and run.state not in TERMINAL
+        if not any(
+            (place.account, place.name, place.uid) == (account, run.name, run.uid)
+            for job in _may_be_of(state, run.name)
+            for place in job.places.values()
+        )
+    ]
+
+
 def _may_be_of(state: State, name: str) -> Iterator[Job]:
     """Jobs whose names the name of a run may begin with (`specialize.name_on`)."""
     end = name.rfind("-")

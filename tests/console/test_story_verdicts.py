@@ -94,6 +94,23 @@ def test_who_is_there_again_under_the_uid_of_before_is_no_other_pod() -> None:
     assert told(world, "default/web", POD)[-1].startswith("made anew: another one of this name, of the UID another: ")
 
 
+def test_a_verdict_on_a_proposal_from_before_it_was_gone_takes_nothing_of_who_is_there_again() -> None:
+    """Seed 620337, federated: by its story it had no place, and was to be bound a moment later."""
+    world = World()
+    world.node("n0")
+    world.pod("web")
+    fact = world.state.pods["web"].fact
+    again = world.classes[fact.scheduling_class], fact
+    world.plan()
+    world.facts(ev.PodDeleted(uid="web", namespace="default", name="web"), *again)
+    world.plan()
+    assert [type(event) for event in world.judge()] == [ev.ProposalRefused, ev.GangPermitted]
+    assert told(world, "default/web", POD)[-2:] == [
+        "proposal refused: a pod of it is gone",
+        "permitted: on node n0, to be bound",
+    ]
+
+
 def test_a_node_that_a_later_fact_alone_tells_is_told_with_who_bound_it() -> None:
     """As where ingest was away meanwhile. It was not we while no binding was intended, or one to another node."""
     world = World()

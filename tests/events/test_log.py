@@ -198,6 +198,15 @@ async def test_a_commit_decodes(log: EventLog) -> None:
 # -------------------------------------------------------------------------------------------------------------- purges
 
 
+async def test_who_waits_over_a_log_that_stays_waits_so_long_and_no_longer(log: EventLog) -> None:
+    await append(log, "ingest", 1, 0)
+    await log.stays(0.001)
+    waiting = asyncio.create_task(log.stays(3600.0))
+    await append(log, "ingest", 2, 1)
+    assert not waiting.done()
+    waiting.cancel()
+
+
 async def test_what_is_at_a_place(log: EventLog) -> None:
     """Nothing before the log's beginning, and nothing behind its end."""
     await fill(log, "binder", 10)

@@ -102,6 +102,42 @@ async def test_nor_does_who_wrote_it(set_back: list[int], other: JetStreamLog) -
         await append(other, "binder", 4, 3)
 
 
+async def test_who_reads_nothing_and_has_nothing_to_say_is_told(set_back: list[int], other: JetStreamLog) -> None:
+    """An ingest in a quiet cluster. As it was, it went on until its next commit, which may be six hours later."""
+    with pytest.raises(LogError, match="commit 3 is another than was there"):
+        await other.stays(60.0)
+
+
+async def test_who_is_told_of_it_while_he_waits(
+    machine: Machine, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(log, "planner.a", 1, 0)
+    machine.synced()
+    await append(log, "planner.a", 2, 1)
+    waiting = asyncio.create_task(log.stays(3600.0))
+    await until(lambda: log.connection.wake)
+    machine.loses_power()
+    with pytest.raises(LogError, match="ends at 1 and lost what was there up to 2"):
+        await waiting
+    assert not log.connection.wake
+
+
+async def test_who_waits_over_a_log_that_stays_goes_through_outages(
+    own_server: EmbeddedServer, log: JetStreamLog
+) -> None:
+    await append(log, "planner.a", 1, 0)
+    waiting = asyncio.create_task(log.stays(3600.0))
+    await until(lambda: log.connection.wake)
+    for _ in range(2):
+        own_server.kill()
+        await until(lambda: log.connection.breaks > log._found_behind)
+        own_server.start()
+        await until(lambda: log.connection.breaks == log._found_behind)
+    assert not waiting.done()
+    waiting.cancel()
+
+
 async def test_who_follows_is_told(set_back: list[int], log: JetStreamLog) -> None:
     with pytest.raises(LogError, match="commit 3 is another than was there"):
         await collect(log.follow(3))

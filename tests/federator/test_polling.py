@@ -7,13 +7,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import events as ev
 from events import Event
 from services.decider import LogTime
 from services.federator import observing
-from services.federator.backends import Absent, Described, Listing, Reach, Run, Silent, Unchanged
+from services.federator.backends import Absent, Described, Listing, Owner, Reach, Run, Silent, Unchanged
 from services.federator.records import account_of
 from services.federator.service.agenda import Agenda
 from services.federator.service.polling import Polling
@@ -169,7 +170,7 @@ async def test_of_a_job_that_is_forgotten_while_the_cluster_is_asked_whose_it_is
         return shown(again)
 
     async def describe(name: str) -> Described:
-        del world.state.jobs[world.uid]
+        del world.state.names[world.state.jobs.pop(world.uid).name]
         return Described(run=again, owner=OURS)
 
     async def say(make: Callable[[], list[Event]], cause: str) -> None:
@@ -284,3 +285,88 @@ async def test_a_cluster_that_says_when_it_may_be_asked_again_is_not_asked_befor
     with pytest.raises(Slept, match=r"^60\.0$"):
         await polled.polling.run(ACCOUNT, Reach(backend, 1.0))
     assert asked == ["list"]
+
+
+class Cluster:
+    """Runs that no job here has, and of which it says whose they are; None: that it does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **owners: Owner | None) -> None:
+        self.owners, self.asked, self.also = owners, list[str](), list[Run]()
+        self.polling = Polled().polling
+        self.polling._decider.state.open.clear()
+        self.polling._decider.say = said  # type: ignore[method-assign]
+        self._monkeypatch = monkeypatch
+
+    async def observe(self) -> Listing:
+        runs = [Run(name=name, uid=f"of {name}", state="running", attempt=0, started_ms=0) for name in self.owners]
+        return shown(*runs, *self.also)
+
+    async def describe(self, name: str) -> Described | Silent:
+        self.asked.append(name)
+        if (owner := self.owners[name]) is None:
+            return Silent(reason="503")
+        return Described(run=Run(name=name, uid="", state="running", attempt=0, started_ms=0), owner=owner)
+
+    async def polled(self, times: int) -> list[str]:
+        """Of which runs it was asked, in so many polls; the first lists it."""
+        self.asked.clear()
+        Polls(self._monkeypatch, times)
+        self.polling._sweep_s.clear()
+        backend: Any = SimpleNamespace(observe=self.observe, describe=self.describe)
+        with pytest.raises(EndOfTest):
+            await self.polling.run(ACCOUNT, Reach(backend, poll_s=60.0))
+        return self.asked.copy()
+
+
+LOST, OTHERS = Owner(federation="fed", job="x.1", cluster="a"), Owner(federation="else", job="y.1", cluster="a")
+
+
+async def test_what_goes_on_and_is_not_in_the_log_is_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log was set back: what it had accepted behind that runs on, where nobody asks for it any more."""
+    cluster = Cluster(monkeypatch, lost=LOST, others=OTHERS)
+    assert sorted(await cluster.polled(3)) == ["lost", "others"], "each once"
+    (told,) = caplog.records
+    assert told.getMessage() == "a run goes on, and the log does not have it"
+    assert [vars(told)[name] for name in ("account", "run", "uid", "job", "cluster")] == [
+        ACCOUNT,
+        "lost",
+        "of lost",
+        "x.1",
+        "a",
+    ]
+    assert await cluster.polled(3) == [], "nor behind another list"
+    cluster.owners["later"] = LOST
+    assert await cluster.polled(3) == ["later"]
+    del cluster.owners["lost"]
+    await cluster.polled(1)
+    cluster.owners["lost"] = LOST
+    assert await cluster.polled(3) == ["lost"], "it is there again"
+
+
+async def test_of_what_is_known_held_or_over_no_cluster_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    place = next(iter(cluster.polling._decider.state.jobs.values())).places["a"]
+    known = Run(name=place.name, uid=place.uid, state="running", attempt=0, started_ms=0)
+    others: list[dict[str, Any]] = [{"held": True, "state": "waiting"}, {"state": "stopped"}, {"state": "gone"}]
+    cluster.also = [known, *(msgspec.structs.replace(known, name=f"other-{n}", **o) for n, o in enumerate(others))]
+    assert await cluster.polled(5) == []
+
+
+async def test_one_is_asked_for_with_each_poll_until_the_cluster_says_whose_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing waits for it: there may be hundreds that are nobody's here."""
+    cluster = Cluster(monkeypatch, mute=None)
+    assert await cluster.polled(3) == ["mute"] * 3
+    cluster.owners = dict.fromkeys((f"other-{n}" for n in range(5)), OTHERS)
+    assert len(await cluster.polled(3)) == 3
+
+
+async def test_another_run_that_has_a_places_name_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place has ended, and what runs there now has another identity."""
+    world = settled()
+    another = run(world, uid="another")
+    assert observing.unknown(world.state, B, shown(another)) == [another]
+    assert observing.unknown(world.state, B, shown(run(world))) == [], "it came back (R18)"

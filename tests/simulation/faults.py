@@ -400,6 +400,8 @@ MISLED = (
     Draw(1, "misled", SEEN, FEDERATOR, codes=(2404,), times=4),
 )
 """And webhooks that say of what is there that it is not, and a gateway that does."""
+UNDONE = tuple(row._replace(slots=FEDERATOR) for row in SET_BACK)
+"""And the federation's own log."""
 OF_MEMBERS = (Draw(1, "etcd restored", for_s=(0.3, 12.0), what=("", "raised")),)
 """And a federated history's clusters, some of them."""
 

@@ -47,7 +47,7 @@ class Launch:
 
     async def __call__(self, process: Process) -> Any:
         process.names = self.names
-        log = JetStreamLog(await process.link.open(), CLUSTER)
+        log = process.log = JetStreamLog(await process.link.open(), CLUSTER)
         try:
             return await self._serve(process, log)
         finally:

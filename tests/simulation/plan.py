@@ -36,6 +36,7 @@ from tests.simulation.planting import (
     MIXED,
     NEWEST_FROM,
     SET_BACK_FROM,
+    UNDONE_FROM,
     WIDER_FROM,
 )
 from tests.simulation.swarm import Swarm
@@ -118,6 +119,8 @@ RESTORED = (0, 1)
 """How often the etcd of one of their clusters is restored."""
 SETS_BACK = (0, 2)
 """And the log of one of them is set back."""
+UNDONE = (1, 3)
+"""And the federation's own."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -245,4 +248,7 @@ def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
     if seed >= SET_BACK_FROM:
         source = random.Random(f"{seed}/set back")
         faults += faulty.draw(source, source.randint(*SETS_BACK), 0.5, until_s, faulty.SET_BACK)
+    if seed >= UNDONE_FROM:
+        source = random.Random(f"{seed}/undone")
+        faults += faulty.draw(source, source.randint(*UNDONE), 0.5, until_s, faulty.UNDONE)
     return Plan(seed, steps, faults, drawn.workload)

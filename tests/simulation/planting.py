@@ -40,6 +40,8 @@ users of Koordinator and kinds that go (`federation`, `plan`)."""
 
 SET_BACK_FROM = 600_000
 """The first seed of those with a log that ends where it ended before (`set_back`)."""
+UNDONE_FROM = 620_000
+"""The first seed of federated histories in which that is the federation's own (`federation.set_back`)."""
 
 
 class Plant(NamedTuple):

@@ -34,6 +34,8 @@ class Process:
         self.link: Any = None
         self.elsewhere: list[Any] = []
         """Its connections to other servers than its log's."""
+        self.log: Any = None
+        """As it has opened it."""
         self.starts: Any = None
         """Who started it, and starts its children (`supervisor.Starts`)."""
         self.decider: Any = None
@@ -57,6 +59,11 @@ class Process:
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+    @property
+    def has_found_its_log(self) -> bool:
+        """Whether it has looked, since it was cut off, whether this is the log that it knows."""
+        return self.log is not None and self.log._found_behind == self.log.connection.breaks
 
     def start(self, loop: asyncio.AbstractEventLoop, main: Any, ended: Callable[[asyncio.Task[None]], None]) -> None:
         self.task = self.context.run(loop.create_task, main)

@@ -6,6 +6,7 @@ resources of a pod as a whole that its kubelet has given it. Seeds before `FROM`
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.asks import ASKS, COMPARING, ODD, OPENING, PLAIN
@@ -81,10 +82,11 @@ def _anew(workload: Workload, where: tuple[str, str, str], key: tuple[str, str],
     made = {"apiVersion": "/".join(where[:2]), "kind": workload.served(where).resource.kind, "spec": spec or kept}
     made["metadata"] = {"namespace": key[0], "name": key[1]}
     api.delete(workload.served(where), *key)
+    make = partial(api.apply_new, made, define=False)
     if rnd.random() < 0.5:
-        api.apply_new(made)
-    else:
-        workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, api.apply_new, made)
+        make()
+    else:  # the kind may be gone by then, and come again otherwise
+        workload.server.loop.after(rnd.uniform(*AWAY_S), workload.attempt, make)
 
 
 def given(workload: Workload) -> None:

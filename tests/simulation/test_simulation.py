@@ -26,6 +26,7 @@ from tests.simulation.planting import (
     LATEST_FROM,
     NEWEST_FROM,
     SET_BACK_FROM,
+    UNDONE_FROM,
 )
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
@@ -96,7 +97,7 @@ def test_the_services_of_a_trace_hold_up_in_both_modes(first: int) -> None:
     assert min(bound[mode] for mode in MODES) > 20
 
 
-@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4])
+@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4, UNDONE_FROM])
 def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> None:
     told: Counter[str] = Counter()
     for outcome in histories(range(first, first + 4), FEDERATED):

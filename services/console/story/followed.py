@@ -89,8 +89,9 @@ class Followed:
         self.timed_out = False
         self.everybody: Everybody | None = None
         """None before it is seen."""
-        self.proposals: dict[int, list[str]] = {}
-        """Place → UIDs of pods of it, of proposals that have no verdict."""
+        self.proposals: dict[int, dict[str, None]] = {}
+        """Place → UIDs of pods of it, of proposals that have no verdict. A pod that was gone since may be there again,
+        as where etcd was restored: with that proposal it has nothing to do any more."""
         self.held_ns = 0
         """When the first pod that is held began to be."""
         self.kept: dict[str, str] = {}
@@ -112,7 +113,7 @@ class Followed:
             uids = (uid for one in (*proposal.required, *proposal.optional) for uid in one.pods)
             there = [uid for uid in uids if uid in self.members and uid in state.claims]
             if ours := [uid for uid in there if state.claims[uid].proposal == place]:
-                self.proposals[place] = ours
+                self.proposals[place] = dict.fromkeys(ours)
         self.look()
         self.declaration = gang.declaration if (gang := self.its_gang()) is not None else None
         self.timed_out = self.says_timed_out()
@@ -188,6 +189,8 @@ class Followed:
         before = self.members.pop(uid, None)
         if before is not None:
             self._count(before, -1)
+            for proposed in self.proposals.values():
+                proposed.pop(uid, None)
         return before
 
     def _count(self, pod: Seen, sign: int) -> None:

@@ -62,7 +62,7 @@ def placed(of: Followed, event: ev.GangPlaced) -> Iterator[Step]:
                 ours.append(uid)
                 of.put(uid, of.members[uid]._replace(stage=PROPOSED, at=assignment.node))
     if ours:
-        of.proposals[of.place] = ours
+        of.proposals[of.place] = dict.fromkeys(ours)
         yield Step("proposed", of.where(ours), "proposed", counts=True)
 
 

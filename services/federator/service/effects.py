@@ -171,8 +171,8 @@ class Effects:
         job, place = self._at(key)
         described = await backend.describe(place.name)
         if isinstance(described, Described):
-            found = described
-            await self._settle(key, lambda: core.name_described(job, place, self.owner(key), found))
+            found, holds = described, isinstance(backend, Holding)
+            await self._settle(key, lambda: core.name_described(job, place, self.owner(key), found, holds))
         elif isinstance(described, Absent) and isinstance(answer, Refused):
             await self._settle(key, lambda: core.submission_answered(job, place, answer, tried=True))
         return described.retry_after_ms / 1000 if isinstance(described, Silent) else 0.0
@@ -196,10 +196,12 @@ class Effects:
         if special is None:
             return SELDOM_S
         answer: Stopped
-        if isinstance(special, Refused):
-            answer = special
-        else:
+        if not isinstance(special, Refused):
             answer = self._believed(key, await backend.release(special, place.uid))
+        elif isinstance(described := await backend.describe(place.name), Silent):
+            return described.retry_after_ms / 1000
+        else:
+            answer = core.released_without_body(place, described) or special
         if isinstance(answer, Refused):
             await self._settle(key, lambda: core.release_refused(job, place, answer))
             return 0.0

@@ -53,6 +53,11 @@ class Polling:
         """Accounts that the log reported as silent."""
         self._held: dict[str, Collection[str]] = {}
         """By account: UIDs of runs that the last list showed held, and the log had released by then."""
+        self._unknown: dict[str, list[tuple[str, str]]] = {}
+        """By account: names and UIDs of runs that no place has. With each poll the cluster is asked whose one is, so that
+        nothing waits for it."""
+        self._asked: dict[str, set[tuple[str, str]]] = {}
+        """By account: those of which it has said so."""
         self._sweep_s: dict[str, float] = {}
         """By account: when it is to be listed for what nobody waits for; as soon as it may be where it is not here."""
 
@@ -80,6 +85,8 @@ class Polling:
             if isinstance(answer, Silent):
                 await asyncio.sleep(max(pause_s, answer.retry_after_ms / 1000))
                 continue
+            if self._unknown.get(account):
+                await self._tell_whose(account, reach.backend)
             if reach.log is None:
                 await asyncio.sleep(pause_s)
                 continue
@@ -150,6 +157,9 @@ class Polling:
         if not isinstance(answer, Listing):
             return answer
         told = [await self._came_back(key, backend) for key in observing.back(self._state, account, answer)]
+        unknown = {(run.name, run.uid): None for run in observing.unknown(self._state, account, answer)}
+        self._asked[account] = self._asked.get(account, set()) & unknown.keys()
+        self._unknown[account] = [key for key in unknown if key not in self._asked[account]]
         if all(told):
             self._sweep_s[account] = began_s + SWEEP_S
         if isinstance(backend, Holding):
@@ -173,6 +183,21 @@ class Polling:
 
         await self._decider.say(said, "outcome")
         return not isinstance(described, Silent)
+
+    async def _tell_whose(self, account: str, backend: Backend) -> None:
+        """Tell of a run that bears this federation's marker, and that its log does not have: the log was set back, or
+        the cluster was, and the job is forgotten. Which of a job's runs is to go on nobody knows: it is an operator's.
+        """
+        name, uid = self._unknown[account].pop()
+        described = await backend.describe(name)
+        if isinstance(described, Silent):
+            self._unknown[account].append((name, uid))
+            return
+        self._asked[account].add((name, uid))
+        owner = described.owner if isinstance(described, Described) else None
+        if owner is not None and owner.federation == self._decider.log.cluster:
+            about = {"account": account, "run": name, "uid": uid, "job": owner.job, "cluster": owner.cluster}
+            logger.warning("a run goes on, and the log does not have it", extra=about)
 
     async def _clear(self, account: str, backend: Holding, known: Mapping[str, Stray], answer: Listing) -> None:
         """What came late of forgotten jobs, where a list from after it was found shows it held."""

@@ -115,7 +115,7 @@ class Supervisor(Starts):
             self.world.process = self.start(FEDERATOR)
 
     async def _main(self, process: Running) -> Any:
-        log = JetStreamLog(await process.link.open(), NAME)
+        log = process.log = JetStreamLog(await process.link.open(), NAME)
         try:
             if process.slot == SNAPSHOT:
                 return msgspec.json.encode(await take(log, FORM))

@@ -35,6 +35,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
 from tests.simulation.faults import LATE, Fault, Faults, draw
+from tests.simulation.federation import set_back
 from tests.simulation.federation.member import Member
 from tests.simulation.federation.operators import Operators
 from tests.simulation.federation.ports import reach
@@ -89,6 +90,8 @@ class Federation(Ending):
         self.people = Operators(self)
         self.requests: list[ev.JobFederated] = []
         """Whose users have no answer yet."""
+        self.submitted: dict[str, ev.JobFederated] = {}
+        """All that were ever asked for."""
         self._calm_s = 0.0
         """When faults ended; 0: they did not."""
         self._before = (0, 0)
@@ -194,6 +197,10 @@ class Federation(Ending):
         if (first := self.broker.first) > 1:
             rest.purged_verified(await self.supervisor.child(VERIFY), first, self.broker.bucket.denied)
 
+    @property
+    def is_calm(self) -> bool:
+        return bool(self._calm_s)
+
     def wants_more(self) -> bool:
         (events, struck), (before, struck_before) = self._count(), self._before
         return events - before < IN_TROUBLE or struck - struck_before < FAULTS
@@ -212,6 +219,7 @@ class Federation(Ending):
             serving is None
             or serving.federator is None
             or serving.federator.decider.writer.last != len(self.broker.stored)
+            or not serving.has_found_its_log
         ):
             return "no federator has read everything"
         if left := self.witness.unsettled():
@@ -238,22 +246,14 @@ class Federation(Ending):
             return
         if fault.on:
             self.faults.arm(fault)
-        elif self._cut(fault) if fault.kind == "leaf cut" else strikes.strike(self, fault):  # type: ignore[arg-type]
+        elif STRIKES.get(fault.kind, strikes.strike)(self, fault):  # type: ignore[arg-type]
             self.faults.hits[fault.name] += 1
-
-    def _cut(self, fault: Fault) -> bool:
-        """Who is there does not reach the members' own logs for a while."""
-        links = [link for process in self.supervisor.alive() for link in process.elsewhere]
-        for link in links:
-            link.break_until(self.loop.now_s + fault.for_s)
-        return bool(links)
 
     def _take(self, step: Step) -> None:
         source = random.Random(step.number)
         match step.what:
             case "submit":
-                self.requests.append(self._request(source, step.number))
-                self.people.ask(self.requests[-1])
+                self.submit(self._request(source, step.number))
             case "cancel":
                 if names := sorted(self.witness.names):
                     self.people.cancel(source.choice(names))
@@ -262,8 +262,7 @@ class Federation(Ending):
             case "retention":
                 self.supervisor.start(RETENTION)
             case "impatient":
-                self.requests.append(self._request(source, step.number))
-                self.people.ask(self.requests[-1])
+                self.submit(self._request(source, step.number))
                 for member in self.members:
                     member.faults.arm(*draw(source, 1, 0.0, 0.0, LATE))
                 self.loop.after(source.uniform(0.1, 3.0), self.safely, self.people.cancel, self.requests[-1].name)
@@ -271,6 +270,11 @@ class Federation(Ending):
                 self.people.rush()
             case "unlisted":
                 self.people.unlist(source)
+
+    def submit(self, request: ev.JobFederated) -> None:
+        self.requests.append(request)
+        self.submitted[request.job] = request
+        self.people.ask(request)
 
     def _lose_patience(self) -> None:
         """Whatever is not settled is cancelled, and whoever asks for it afterwards waits as long."""
@@ -366,6 +370,18 @@ class Federation(Ending):
             job["taskRoles"]["server"] = {**copy.deepcopy(main), "instances": source.randint(1, 2)}
         plugin(job)["params"]["gpuNum"] = {one.cluster: source.choice((0, 0, 1)) for one in request.clusters}
         return yaml.safe_dump(job, sort_keys=False)
+
+
+def _cut(federation: Federation, fault: Fault) -> bool:
+    """Who is there does not reach the members' own logs for a while."""
+    links = [link for process in federation.supervisor.alive() for link in process.elsewhere]
+    for link in links:
+        link.break_until(federation.loop.now_s + fault.for_s)
+    return bool(links)
+
+
+STRIKES = {"leaf cut": _cut, "log set back": set_back.strike}
+"""Faults of a federation alone."""
 
 
 def is_of_federation(fault: Fault) -> bool:

@@ -74,6 +74,7 @@ class Member(World):
         jobs = self.kube.api.by_path["batch", "v1", "jobs"].entries.values()
         there = {job.object["metadata"]["uid"] for job in jobs}
         self.controllers.begin_anew(uid for uid in self.jobs_ever if uid not in there)
+        self.federation.witness.held_again_on(self)
 
     def movers(self) -> list[asyncio.Task[Any]]:
         """What moves pods and Jobs, for as long as the history goes on."""

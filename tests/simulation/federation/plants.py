@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.planting import BEYOND_FROM, FEDERATED, Plant
+from tests.simulation.planting import BEYOND_FROM, FEDERATED, UNDONE_FROM, Plant
 
 KUBERNETES, GANG_JOBS = "services.federator.backends.kubernetes", "services.kubernetes.gang_jobs"
 GANGS, LEAF = "services.federator.backends.gangs", "services.federator.backends.leaf"
@@ -83,6 +83,12 @@ PLANTS: dict[str, Plant] = {
         OBSERVING,
         ("        and state.is_forgotten(owner.job)\n", "        and False\n"),
         first=BEYOND_FROM,
+    ),
+    "stopped for its body": _plant(
+        "what the log has as held, and runs, is stopped as nobody has its body any more",
+        "services.federator.core",
+        ("    if isinstance(described, Absent) or described.run.held or", "    if True or"),
+        first=UNDONE_FROM,
     ),
     "denied is gone": _plant(
         "what a webhook says of a deletion, that it found nothing, is taken for the API server's word",

@@ -16,7 +16,7 @@ from events.envelope import Stored
 from services.console.kinds import FEDERATED
 from services.console.verify import Verifier
 from services.federator.backends import Owner, gangs
-from services.federator.records import ENDED, SETTLED, Job, Place, is_seen
+from services.federator.records import ENDED, SETTLED, Job, Place, is_seen, origin_of
 from services.federator.snapshot import FORM
 from services.federator.state import State
 from services.federator.validate import validate_state
@@ -49,18 +49,28 @@ class Witness:
         self.seen: dict[str, int] = {}
         self.names: set[str] = set()
         """Of jobs that were ever accepted."""
+        self.federated: dict[str, None] = {}
+        """UIDs of all jobs that the log has."""
         self.accepted: set[str] = set()
         """UIDs of runs that the log has as submitted."""
+        self.let_go: dict[str, int] = {}
+        """UIDs of runs that may run → how many processes had been started when they were let go."""
         self.kept: set[str] = set()
         """UIDs of runs that were kept. What is left of one that is over stays, for its user."""
         self.given_up: set[tuple[str, str]] = set()
         """Jobs and clusters: what goes on there is its operator's."""
+        self.lost: dict[str, None] = {}
+        """Of jobs that the log had before it was set back."""
+        self.before = 0
+        """How many processes were started before that: they stop what lost by what the log has lost."""
 
-    def landed(self, stored: Stored, _: Process | None) -> None:
+    def landed(self, stored: Stored, by: Process | None) -> None:
         self.commits.append(stored)
         said = envelope.decode(stored).events
         for event in said:
             self._is_not_its_operators(event)
+            if isinstance(event, ev.SubmissionRefused) and by is not None:
+                self._does_not_run(event, by)
         self.told.apply_stored(stored)
         for event in said:
             name = type(event).__name__
@@ -68,6 +78,7 @@ class Witness:
             match event:
                 case ev.JobFederated():
                     self.names.add(event.name)
+                    self.federated[event.job] = None
                 case ev.SubmissionAccepted() | ev.SubmissionHeld():
                     self.accepted.add(event.uid)
                 case ev.JobPlaced():
@@ -87,6 +98,12 @@ class Witness:
         elif at in self.given_up and isinstance(event, DECIDED):
             raise Violation(f"{event} is said of what was given up (R21)")
 
+    def _does_not_run(self, event: ev.SubmissionRefused, by: Process) -> None:
+        """What was let go is not out of the race because nobody has its body any more. Raises Violation."""
+        place = self.told.jobs[event.job].places[event.cluster]
+        if event.code == "BodyGone" and self.let_go.get(place.uid, by.number + 1) <= by.number:
+            raise Violation(f"{place.name} on {event.cluster} is refused for its body, and it was let go (R15)")
+
     # ------------------------------------------------------------------------------------------------- as it happens
 
     def job_changed(self, member: Member, change: Change, by: Process | None) -> None:
@@ -101,16 +118,26 @@ class Witness:
         let_go = _suspended(before) and not job["spec"].get("suspend")
         if let_go and uid not in self.accepted:
             raise Violation(f"{name_of(job)} on {member.alias} is let go, and no log has {uid} (R16)")
+        if let_go:
+            self.let_go[uid] = len(member.federation.supervisor.ever)
+        elif change.type == "DELETED" or _phase(job) == STOPPED:
+            self.let_go.pop(uid, None)
         if by is None or by.slot != "federator":
             return
         ends = change.type == "DELETED" or (job["spec"].get("suspend") and not _suspended(before))
         if (
             change.type != "ADDED"
             and ends
+            and by.number >= self.before
             and (kept := self._kept(member, uid)) is not None
             and not is_over(member, uid)
         ):
             raise Violation(f"{name_of(job)} on {member.alias} is ended, and {kept.name} is kept there (7.8)")
+
+    def held_again_on(self, member: Member) -> None:
+        """Its etcd was restored."""
+        for job in _held(member):
+            self.let_go.pop(run_of(job), None)
 
     def _kept(self, member: Member, uid: str) -> Job | None:
         """The job that is kept by this run, if one is."""
@@ -124,9 +151,14 @@ class Witness:
 
     def not_let_go(self, members: list[Member]) -> list[str]:
         """Jobs that are held still: whatever is late is cleared, whatever is kept runs. But for a winner that had ended
-        before a restore undid its release: that is its user's to delete."""
+        before a restore undid its release: that is its user's to delete; and for what a log had that was set back to
+        before its first job: by that its own are known."""
         held = [(member, job) for member in members for job in _held(member)]
-        return [f"{name_of(job)} on {member.alias}" for member, job in held if not self._had_ended(member, job)]
+        left = [(member, job) for member, job in held if not self._is_another_logs(owner_of(job).job)]
+        return [f"{name_of(job)} on {member.alias}" for member, job in left if not self._had_ended(member, job)]
+
+    def _is_another_logs(self, uid: str) -> bool:
+        return uid in self.lost and origin_of(uid) != self.told.origin
 
     def _had_ended(self, member: Member, job: Object) -> bool:
         kept = self._kept(member, run_of(job)) if member.restored else None
@@ -156,7 +188,7 @@ class Witness:
         place = None if told is None else told.places.get(member.alias)
         if member.restored and (told is None or is_over(member, run_of(job)) or _phase(job) == STOPPED):
             return  # it was cleared, or nobody knows any more which run was kept
-        if (owner.job, owner.cluster) in self.given_up:
+        if (owner.job, owner.cluster) in self.given_up or (owner.job in self.lost and told is None):
             return
         if told is None or place is None:
             if run_of(job) not in self.kept or not is_over(member, run_of(job)):
