@@ -329,7 +329,7 @@ async def test_what_goes_on_and_is_not_in_the_log_is_told_once(
     assert sorted(await cluster.polled(3)) == ["lost", "others"], "each once"
     (told,) = caplog.records
     assert told.getMessage() == "a run goes on, and the log does not have it"
-    assert [vars(told)[name] for name in ("account", "run", "uid", "job", "cluster")] == [
+    assert [vars(told)[name] for name in ("account", "run", "uid", "job", "on")] == [
         ACCOUNT,
         "lost",
         "of lost",

@@ -196,7 +196,7 @@ class Polling:
         self._asked[account].add((name, uid))
         owner = described.owner if isinstance(described, Described) else None
         if owner is not None and owner.federation == self._decider.log.cluster:
-            about = {"account": account, "run": name, "uid": uid, "job": owner.job, "cluster": owner.cluster}
+            about = {"account": account, "run": name, "uid": uid, "job": owner.job, "on": owner.cluster}
             logger.warning("a run goes on, and the log does not have it", extra=about)
 
     async def _clear(self, account: str, backend: Holding, known: Mapping[str, Stray], answer: Listing) -> None:
