@@ -3,8 +3,9 @@
 The stream is bounded in age and bytes and forgets its oldest messages. Every message is published under the expected
 last sequence of the stream, many in flight. The log determines which message follows which. So whoever publishes, and
 whatever is lost and sent again, each sequence of the stream can hold only one message: no gap, no repetition, no
-reordering; two feeds of one cluster slow but do not harm each other. Only where an empty stream begins is a choice; so
-the first message goes alone. After any doubt the publisher asks for the stream's last message and goes on behind it.
+reordering; two feeds of one cluster slow but do not harm each other. Only where an empty stream begins is a choice, and
+where one goes on of which what follows was purged from the log; so that message goes alone. After any doubt the publisher
+asks for the stream's last message and goes on behind it.
 
 On a single server the stream is written without an fsync for each message (``persist_mode: async``): that leaves the
 disk to the log, and a tail lost in a power failure is published again, at the same sequences.
@@ -63,7 +64,8 @@ class Feed:
         self.stream = cloudevents.stream(cluster)
         self.sequence = 0
         """Of the stream's last message, as far as this publisher knows."""
-        self._empty = True
+        self.goes_alone = True
+        """Whether what is published next is a choice, and another feed's may be another."""
 
     @classmethod
     async def open(
@@ -92,7 +94,7 @@ class Feed:
         """
         self.sequence = (await self._info()).state.last_seq  # first: behind what somebody deleted, too
         message = await patiently(self.connection.last_message, self.stream, f"muster-feed.{self.cluster}.>")
-        self._empty = message is None
+        self.goes_alone = message is None
         if message is None:
             return None
         self.sequence = max(self.sequence, message.seq)
@@ -104,7 +106,7 @@ class Feed:
         """Publishes behind what `position` found and what was published since. Raises Interrupted, Denied."""
         done = 0
         while done < len(messages):
-            window = messages[done : done + (1 if self._empty else WINDOW)]
+            window = messages[done : done + (1 if self.goes_alone else WINDOW)]
             answers = await asyncio.gather(
                 *(self._publish(message, self.sequence + behind) for behind, message in enumerate(window)),
                 return_exceptions=True,
@@ -118,7 +120,7 @@ class Feed:
                 raise Interrupted(f"{self.stream}: the server says that what was published is at {answers[-1]}")
             done += len(window)
             self.sequence += len(window)
-            self._empty = False
+            self.goes_alone = False
 
     async def _publish(self, message: FeedMessage, expected: int) -> int:
         headers = {MESSAGE_ID: message.id, "content-type": CONTENT_TYPE, EXPECTED_LAST: str(expected)}

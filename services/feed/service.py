@@ -29,6 +29,8 @@ PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 nothing."""
 DOUBTED_S = 2.0
 """An end of before is asked for again after this: a leader that was stopped tells it until it hears of the new one."""
+SETTLED_S = 15.0
+"""What another feed has sent has landed by then: it waits for no answer for longer than ten seconds."""
 PORTION_BYTES = 1_000_000
 
 logger = logging.getLogger(__name__)
@@ -90,7 +92,7 @@ async def _publish(log: EventLog, feed: Feed, max_age_s: int, clock_ns: Callable
         await _check_log(log, after, time)
     logger.info("publishing", extra={"after": last.id if last is not None else "all that is too old"})
     belongs = partial(_belongs, Repeated(logger, "set aside: %d, the last at this place"))
-    async with aclosing(log.follow(await _behind(log, after))) as batches:  # type: ignore[type-var]
+    async with aclosing(log.follow(await _behind(log, feed, last, after))) as batches:  # type: ignore[type-var]
         async for batch in batches:
             kept = batch if oldest_ns is None else list(dropwhile(partial(_is_too_old, oldest_ns, end), batch))
             if kept:
@@ -125,16 +127,22 @@ async def _time_at(log: EventLog, sequence: int) -> str:
     return "nobody we know" if core.is_foreign(found) else core.timestamp(core.appended_ns(found))
 
 
-async def _behind(log: EventLog, after: core.Place) -> int:
+async def _behind(log: EventLog, feed: Feed, last: FeedMessage | None, after: core.Place) -> int:
     """The commit behind which to read: the one before that of `after`, as there may be more of that one.
 
     A feed that slept while the log was purged has a gap, and says so; every message names its place, so readers see it.
+    Another feed may have read what is purged since, and be about to publish that: nobody leaves anything out before such
+    a feed is done. Raises Interrupted where one goes on.
     """
-    place, first = max(0, after[0] - 1), (await log.bounds()).first
-    if after != core.BEGINNING and place < first - 1:
-        logger.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
-        return first - 1
-    return place
+    place = max(0, after[0] - 1)
+    if after == core.BEGINNING or place >= (await log.bounds()).first - 1:
+        return place
+    await asyncio.sleep(SETTLED_S)
+    if await feed.position() != last:
+        raise Interrupted(f"{feed.stream}: another feed goes on behind {core.identity(after)}")
+    feed.goes_alone, first = True, (await log.bounds()).first
+    logger.warning("the log begins at %d: what was not published behind %s is gone", first, core.identity(after))
+    return first - 1
 
 
 async def _publish_batch(feed: Feed, commits: Iterable[Stored], after: core.Place) -> None:

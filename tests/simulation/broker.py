@@ -24,10 +24,11 @@ from events.jetstream import EXPECTED
 from tests.simulation.bucket import NOT_FOUND, Bucket
 from tests.simulation.faults import Faults
 from tests.simulation.loop import VirtualLoop
-from tests.simulation.network import ANY_EPOCH, BUCKET, Link, Message
+from tests.simulation.network import ANY_EPOCH, BUCKET, FEED, Link, Message
 from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
+    from tests.simulation.feed_stream import FeedStream
     from tests.simulation.set_back import Backup
 
 HEARTBEAT_S = 2.5
@@ -132,6 +133,8 @@ class Broker:
         self.buckets = {stream: Bucket(stream, lambda: self.loop.now_s) for stream in streams}
         self.bucket, self.bodies = self.buckets.values()
         """Of snapshots; of a federation's bodies."""
+        self.feed: FeedStream | None = None
+        """Where there is one."""
         self.last: dict[str, int] = {}
         self.up = True
         self.links: list[Link] = []
@@ -202,10 +205,11 @@ class Broker:
             self._busy_until_s = max(self._busy_until_s, self.loop.now_s) + 0.0002 + 0.0003 * self.source.random()
             self.loop.at(self._busy_until_s, self._sync)
             return
-        verb, stream, rest = _parsed(subject, self.stream, *self.buckets)
+        verb, stream, rest = _parsed(subject, self.stream, *self.buckets, *([self.feed.name] if self.feed else []))
         asked = decode(message.data) if message.data else {}
-        if bucket := self.buckets.get(stream):
-            self._bucket_asked(bucket, link, message, verb, asked)
+        other = self.feed if self.feed is not None and self.feed.name == stream else self.buckets.get(stream)
+        if other is not None:
+            self._other_asked(other, link, message, verb, asked)
             return
         match verb:
             case "STREAM.INFO":
@@ -227,9 +231,11 @@ class Broker:
             case _:
                 raise NotImplementedError(subject)
 
-    def _bucket_asked(self, bucket: Bucket, link: Link, message: Message, verb: str, asked: dict[str, Any]) -> None:
-        if bucket.exists or verb == "STREAM.CREATE":
-            self.answer(link, message, bucket.ask(verb, asked))
+    def _other_asked(
+        self, stream: Bucket | FeedStream, link: Link, message: Message, verb: str, asked: dict[str, Any]
+    ) -> None:
+        if stream.exists or verb == "STREAM.CREATE":
+            self.answer(link, message, stream.ask(verb, asked))
         else:
             self.refuse(link, message, STREAM_NOT_FOUND)
 
@@ -275,6 +281,8 @@ class Broker:
     def _store(self, link: Link | None, epoch: int, message: Message, *, answer: bool = True) -> None:
         if message.subject.startswith(BUCKET):
             body = self.buckets[object_store.stream_of(message.subject.split(".")[1])].put(message)
+        elif message.subject.startswith(FEED):
+            body = self.feed.put(message) if self.feed is not None else NOT_FOUND
         else:
             body = self._commit(link, message)
         if link is not None and answer and link.epoch == epoch:

@@ -12,10 +12,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from events import consumer
+from events import consumer, feed
 from services import decider, start, writer
 from services.binder.rules.koordinator import deadlock
 from services.binder.service import effects, pod_groups, rounds
+from services.feed import service as publishing
 from services.ingest import differ, normalise
 from services.ingest import service as ingest
 from services.kubernetes import share
@@ -45,6 +46,9 @@ SERVICES: tuple[tuple[Any, str, object], ...] = (
     (effects, "LOAD", 1),
     (pod_groups, "SPARE", 0),
     (rounds, "BURST_WRITES", 20.0),
+    (feed, "WINDOW", 3),
+    (publishing, "WINDOW", 3),
+    (publishing, "PORTION_BYTES", 500),
 )
 """How they get and say things: pages, pulls, commits, rounds. (where, name, how much)"""
 DECIDING: tuple[tuple[Any, str, int], ...] = (

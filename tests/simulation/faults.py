@@ -356,6 +356,29 @@ SET_BACK = (Draw(1, "log set back", for_s=(0.2, 8.0), what=("", "with its snapsh
 """And a log that ends where it ended before: it is restored from a backup, or its servers lose what they acknowledged."""
 
 
+APART = (Draw(1, "kind lags", for_s=(0.5, 9.0), what=("Pod", "Pod", "Node", "PodGroup", "PriorityClass")),)
+"""And watches of one kind that lag behind those of others: what is named comes behind what names it."""
+
+
+FEED, PUBLISH = ("feed",), ("publish",)
+STRUCK = ("crash", "stop", "another", "restart", "lag", "disconnect", "cut off")
+FED = (
+    Draw(4, "lost", PUBLISH, FEED),
+    Draw(4, "late", PUBLISH, FEED, for_s=(0.2, 6.0)),
+    Draw(3, "twice", PUBLISH, FEED, for_s=(0.001, 3.0), times=3),
+    Draw(3, "unanswered", PUBLISH, FEED),
+    Draw(3, "answered late", PUBLISH, FEED, for_s=(0.5, 14.0)),
+    Draw(3, "slow", PUBLISH, FEED, for_s=(0.1, 1.9), times=3),
+    Draw(4, "refused", PUBLISH, FEED, codes=(503, 10077), times=4),
+    Draw(3, "crash before", PUBLISH, FEED),
+    Draw(4, "crash after", PUBLISH, FEED),
+    Draw(3, "stop before", PUBLISH, FEED, for_s=(0.5, 12.0)),
+    Draw(3, "stop after", PUBLISH, FEED, for_s=(0.5, 12.0)),
+    Draw(9, "feed struck", for_s=(0.2, 9.0), what=STRUCK),
+)
+"""And of a feed, where there is one: what it publishes, and who does."""
+
+
 FEDERATOR = ("federator",)
 DONE = ("make", "change", "remove")
 """What the federator does to Jobs and PodGroups (`federation.ports`)."""

@@ -27,6 +27,8 @@ HOP_S = 0.0002
 PENDING_BYTES = 16 * 1024 * 1024
 BUCKET = "$O."
 """What is put into the object store begins so."""
+FEED = "muster-feed."
+"""And what is published for others."""
 ABOUT_GANGS = {b'"GangPlaced"': "proposal", b'"GangPermitted"': "verdict", b'"GangHeld"': "verdict"}
 """What faults may wait for besides any commit."""
 Callback = Callable[[Any], Coroutine[Any, Any, None]]
@@ -137,6 +139,8 @@ class Link:
             self.broker.faults.send("append", Append(self, message, self._there_s), also)
         elif subject.startswith(BUCKET):
             self.broker.faults.send("store", Append(self, message, self._there_s))
+        elif subject.startswith(FEED):
+            self.broker.faults.send("publish", Append(self, message, self._there_s))
         else:
             self.broker.faults.send("ask", Append(self, message, self._there_s))
 

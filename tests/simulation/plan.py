@@ -28,6 +28,7 @@ from tests.simulation.federation.training import OF_OPERATORS, Training
 from tests.simulation.planting import (
     BEYOND_FROM,
     DLRM,
+    FED_FROM,
     FEDERATED,
     FURTHER_FROM,
     LATEST_FROM,
@@ -105,6 +106,8 @@ LATER = {
     "latest": (LATEST_FROM, (0, 1), faulty.LATEST),
     "further": (FURTHER_FROM, (1, 4), faulty.FURTHER),
     "set back": (SET_BACK_FROM, (0, 1), faulty.SET_BACK),
+    "apart": (FED_FROM, (0, 2), faulty.APART),
+    "fed": (FED_FROM, (5, 12), faulty.FED),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)

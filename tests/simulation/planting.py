@@ -42,6 +42,8 @@ SET_BACK_FROM = 600_000
 """The first seed of those with a log that ends where it ended before (`set_back`)."""
 UNDONE_FROM = 620_000
 """The first seed of federated histories in which that is the federation's own (`federation.set_back`)."""
+FED_FROM = 640_000
+"""The first seed of those with a feed (`feeds`), and with watches of one kind that lag behind the others'."""
 
 
 class Plant(NamedTuple):

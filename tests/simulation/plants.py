@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.simulation import koordinator
 from tests.simulation.federation.plants import PLANTS as FEDERATION
+from tests.simulation.feed_plants import FEED
 from tests.simulation.more_plants import MORE
 from tests.simulation.planting import Plant
 
@@ -385,5 +386,6 @@ PLANTS: dict[str, Plant] = (
         ),
     }
     | MORE
+    | FEED
     | FEDERATION
 )

@@ -53,6 +53,7 @@ def _restored(world: World, backup: Backup, what: str) -> None:
     away_s = world.kube.source.uniform(*AWAY_S)
     if what != UNDER_ALL:
         world.supervisor.stop_all(away_s)
+        world.feeds.stop_all()
     broker.stop(world.loop.now_s + away_s)
     broker.restore(backup)
     world.witness = _as_of(world.witness, end)

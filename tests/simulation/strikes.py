@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PING_S = 3.0
 """After so long without an answer to its pings, nats-py gives up a connection."""
-WATCHED = frozenset({"watch cut", "watch expired", "watch lag", "stale and twice"})
+WATCHED = frozenset({"watch cut", "watch expired", "watch lag", "kind lags", "stale and twice"})
 
 
 def strike(world: World, fault: Fault) -> bool:
@@ -27,7 +27,8 @@ def strike(world: World, fault: Fault) -> bool:
     if once := ONCE.get(fault.kind):
         return once(world, fault) is not False
     if fault.kind in WATCHED:
-        watches = list(world.kube.watches)
+        of_kind = fault.what  # empty: of all
+        watches = [one for one in world.kube.watches if of_kind in ("", one.collection.resource.kind)]
         for watch in watches:
             _strike_watch(world, fault, watch)
         return bool(watches)
@@ -44,7 +45,7 @@ def _strike_watch(world: World, fault: Fault, watch: Watch) -> None:
         case "watch expired":  # behind what it did not tell any more
             watch.lag_s = 2 * fault.for_s
             world.loop.after(fault.for_s, watch.end, errors.expired("too old resource version"))
-        case "watch lag":
+        case "watch lag" | "kind lags":
             watch.lag_s = fault.for_s
             world.loop.after(fault.for_s * 2, setattr, watch, "lag_s", 0.0)
         case _:
@@ -89,6 +90,8 @@ def _log_down(world: World, fault: Fault) -> None:
 def _power_loss(world: World, fault: Fault) -> None:
     _log_down(world, fault)
     world.supervisor.kill_all()
+    if world.broker.feed is not None:
+        world.broker.feed.loses_power(world.broker.source)
 
 
 def _snapshot_damaged(world: World, _: Fault) -> bool:
@@ -145,6 +148,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "etcd restored": backups.strike,
     "log set back": set_back.strike,
+    "feed struck": lambda world, fault: world.feeds.strike(fault),
     "away": absences.strike,
     "names changed": absences.rename,
     "policy turned": turns.strike,

@@ -16,11 +16,12 @@ import pytest
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, set_back, shorten, versions
 from tests.simulation import plan as planning
-from tests.simulation.faults import BEYOND, DRAWS, FURTHER, LATEST, NEWEST, SET_BACK, WIDER, Draw
+from tests.simulation.faults import APART, BEYOND, DRAWS, FED, FURTHER, LATEST, NEWEST, SET_BACK, WIDER, Draw
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
 from tests.simulation.planting import (
     BEYOND_FROM,
     DLRM,
+    FED_FROM,
     FEDERATED,
     FURTHER_FROM,
     LATEST_FROM,
@@ -36,8 +37,8 @@ BLOCK = 25
 SEEDS = tuple(
     seed
     for first, seeds in (
-        (400, 500),
-        *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM, SET_BACK_FROM)),
+        (400, 400),
+        *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM, SET_BACK_FROM, FED_FROM)),
     )
     for seed in range(first, first + seeds, BLOCK)
 )
@@ -55,6 +56,7 @@ STRUCK_FROM = {
     FURTHER_FROM: _kinds(*FURTHER),
     BEYOND_FROM: _kinds(*BEYOND),
     SET_BACK_FROM: _kinds(*SET_BACK),
+    FED_FROM: _kinds(*APART, *FED),
 }
 """The first of a block → faults that its seeds draw, and those before them did not. Each strikes in that block: one that
 is drawn and never hits anything would look like one that does no harm."""

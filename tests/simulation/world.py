@@ -35,6 +35,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
 from tests.simulation.faults import EFFECTS, Fault, Faults
+from tests.simulation.feeds import Feeds
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.loop import START_S, Handle, VirtualLoop
@@ -106,6 +107,7 @@ class World(Ending):
         self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self.fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
+        self.feeds = Feeds(self)
         self.turns: list[Fault] = []
         """Policies that turn as soon as something depends on it."""
         self.calm, self._calm_s = False, START_S
@@ -134,6 +136,7 @@ class World(Ending):
                 self.conclude(self._main(), meanwhile, self.digest, outcome)
             finally:
                 self.supervisor.dispose()
+                self.feeds.dispose()
                 self.loop.close()
         self.tell(outcome)
         return outcome
@@ -177,6 +180,7 @@ class World(Ending):
                 self.launch.archive = self._archive()
             self._retain()
         self._versions(0)
+        self.feeds.begin()
 
     def begin_anew(self, number: int) -> None:
         """Trouble, on what the phase before has left."""
@@ -346,6 +350,7 @@ class World(Ending):
         for watch in self.kube.watches:
             watch.lag_s = 0.0
         self.supervisor.heal()
+        self.feeds.heal()
 
     async def come_to_rest(self) -> None:
         """Waits for it, and checks what must hold then. Raises Violation."""
@@ -388,7 +393,7 @@ class World(Ending):
 
     def restless(self) -> str:
         """What keeps the history from being at rest; empty when nothing does."""
-        return rest.restless(self)
+        return rest.restless(self) or self.feeds.restless()
 
     # ---------------------------------------------------------------------------------------------------- what happens
 
@@ -422,10 +427,10 @@ class World(Ending):
         self.safely(self.witness.eviction, uid, process)
 
     def kill(self, process: Process) -> None:
-        self.supervisor.kill(process)
+        process.starts.kill(process)
 
     def stop(self, process: Process, for_s: float) -> None:
-        self.supervisor.stop(process, for_s)
+        process.starts.stop(process, for_s)
 
     def join(self, shard: str, for_s: float) -> None:
         self.supervisor.join(shard, for_s)

@@ -11,7 +11,6 @@ from services.simulator.store import Change, Collection
 from tests.simulation.federation.training import NAMESPACE
 from tests.simulation.kube import ApiServer
 from tests.simulation.plan import Plan
-from tests.simulation.processes import Process
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -87,12 +86,6 @@ class Member(World):
     def restless(self) -> str:
         awaited = self.kube.awaited_by(self.federation.supervisor.alive())
         return super().restless() or ("the federator awaits an answer" if awaited else self.federation.restless())
-
-    def kill(self, process: Process) -> None:
-        process.starts.kill(process)
-
-    def stop(self, process: Process, for_s: float) -> None:
-        process.starts.stop(process, for_s)
 
     def fail(self, error: BaseException) -> None:
         super().fail(error)
