@@ -4,6 +4,7 @@ files. Each says what is wrong with nats-py's own."""
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from typing import Any
@@ -14,9 +15,10 @@ from nats.aio.client import DEFAULT_BUFFER_SIZE, DEFAULT_FLUSH_TIMEOUT
 
 from events import credentials, tls
 
-_COMMIT, _HEADERS = b"\r\nMuster-Commit: ", 1_024
-"""How a commit on its way is known, within so many bytes. One that waited while the connection broke is not sent over the
-next: whoever appends it looks first whether that leads to the same log (`events.jetstream`)."""
+_SAID, _HEADERS = re.compile(rb"\r\n(Muster-Commit|Nats-Expected-Last-Sequence): "), 1_024
+"""How a commit, or a message of the feed, is known on its way, within so many bytes. One that waited while the connection
+broke is not sent over the next: whoever says it looks first whether that leads to the same log (`events.jetstream`), and
+where the feed stands."""
 _STAYS = ("permissions violation", "maximum subscriptions exceeded")
 """What a server says of one message or subscription; the connection stays."""
 
@@ -132,7 +134,7 @@ class Client(nats.aio.client.Client):
     async def _process_connect_init(self) -> None:
         """At a reconnection, whatever comes instead of a greeting is an error like others: nats-py would silently end
         the task that tries, and try no more. At the first connection the caller gets it as it is."""
-        self._pending = [command for command in self._pending if _COMMIT not in command[:_HEADERS]]
+        self._pending = [command for command in self._pending if not _SAID.search(command, 0, _HEADERS)]
         self._pending_data_size = sum(map(len, self._pending))
         try:
             await super()._process_connect_init()

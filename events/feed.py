@@ -123,6 +123,8 @@ class Feed:
             self.goes_alone = False
 
     async def _publish(self, message: FeedMessage, expected: int) -> int:
+        if not self.connection.client.is_connected:  # nats-py would keep it for the next, which may lead to another log
+            raise Unanswered(f"{message.subject}: not connected to {self.connection.url}")
         headers = {MESSAGE_ID: message.id, "content-type": CONTENT_TYPE, EXPECTED_LAST: str(expected)}
         return await self.connection.publish(message.subject, message.body, headers, ANSWER_WITHIN_S)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from events import subjects
-from events.answers import MESSAGE_ID
+from events.answers import EXPECTED_LAST, MESSAGE_ID
 from events.consumer import COMMIT
 from events.jetstream import JetStreamLog
 from events.log import LogError
@@ -200,6 +200,7 @@ async def test_a_commit_that_nats_py_kept_is_not_sent(own_server: EmbeddedServer
     for headers in (
         {MESSAGE_ID: "first", COMMIT: "{}"},
         {MESSAGE_ID: "second", COMMIT: "{}"},
+        {MESSAGE_ID: "of-the-feed", EXPECTED_LAST: "0"},
         {MESSAGE_ID: "of-somebody"},
     ):
         await log.connection.client.publish(subject, b"[]", headers=headers)

@@ -27,11 +27,6 @@ FEED: dict[str, Plant] = {
         STREAM,
         (", EXPECTED_LAST: str(expected)}", "}"),
     ),
-    "tail for granted": _plant(
-        "where its stream stands is not asked anew behind a power failure",
-        SERVICE,
-        ("asyncio.create_task(feed.reconnected())", "asyncio.create_task(asyncio.sleep(1e6))"),
-    ),
     "another log's": _plant(
         "behind a log that was set back it goes on from the place that the lost one had",
         SERVICE,
