@@ -20,7 +20,7 @@ FEED: dict[str, Plant] = {
     "behind the commit": _plant(
         "who goes on behind a part of a commit leaves out the rest of it",
         SERVICE,
-        ("    place, first = max(0, after[0] - 1),", "    place, first = after[0],"),
+        ("    place = max(0, after[0] - 1)\n", "    place = after[0]\n"),
     ),
     "behind whatever comes": _plant(
         "a message is published wherever the stream ends by now",

@@ -191,7 +191,7 @@ class Polling:
         name, uid = self._unknown[account].pop()
         described = await backend.describe(name)
         if isinstance(described, Silent):
-            self._unknown[account].append((name, uid))
+            self._unknown[account].insert(0, (name, uid))
             return
         self._asked[account].add((name, uid))
         owner = described.owner if isinstance(described, Described) else None
