@@ -64,6 +64,8 @@ class Link:
         self.connected = True
         self.epoch = 0
         """Counts the connections: what was under way in an earlier one is lost."""
+        self._known = 0
+        """As of the last break that the process has heard of: who was stopped meanwhile writes into what is gone."""
         self.silent_until_s = 0.0
         """Until then nothing arrives, in either direction; then all of it does, unless the connection broke meanwhile."""
         self.lag_s = 0.0
@@ -97,7 +99,8 @@ class Link:
         if self.is_closed:
             raise nats.errors.ConnectionClosedError
         if self.connected:
-            self._send(subject, payload, reply, headers)
+            if self._known == self.epoch:
+                self._send(subject, payload, reply, headers)
         elif sum(len(unsent[1]) for unsent in self._unsent) + len(payload) > PENDING_BYTES:
             raise nats.errors.OutboundBufferLimitError
         else:
@@ -177,8 +180,12 @@ class Link:
             self.connected = False
             self.epoch += 1
             self.broker.forget(self)
-            self._tell(self.connection._on_disconnect)
+            self._tell(self._on_disconnect)
         self.broker.loop.at(until_s, self._reconnect)
+
+    async def _on_disconnect(self) -> None:
+        self._known = self.epoch
+        await self.connection._on_disconnect()
 
     def _reconnect(self) -> None:
         if self.connected or self.is_closed:
