@@ -101,20 +101,30 @@ class FeedStream:
 
     @property
     def behind(self) -> str:
-        """What of the log is not published yet; empty: nothing."""
+        """What of the log is not published yet, or that the last message is of another one; empty: nothing."""
         nothing: FeedMessage | None = None
+        if self.messages and not self._is_of_this_log():
+            return "its end is another log's"
         left = next(self._following(self.place), nothing)
         return "" if left is None else left.id
 
     def _is_next(self, message: Message) -> None:
         """Raises Violation."""
-        said = FeedMessage(id=(message.headers or {})[MESSAGE_ID], subject=message.subject, body=message.data)
+        said = _said(message)
+        if self.messages and not self._is_of_this_log():
+            raise Violation(f"the feed has {said.id} behind {self.place}, which was another log's")
         for one in self._following(self.place):
             if one == said:
                 return
             if not self._may_be_left_out(core.place_of(one.id)[0]):
                 raise Violation(f"the feed has {said.id} behind {self.place}, and the log has {one.id} there")
         raise Violation(f"the feed has {said.id} behind {self.place}, and the log has nothing there")
+
+    def _is_of_this_log(self) -> bool:
+        """Whether the log has its last message."""
+        sequence, last = self.place[0], _said(self.messages[-1])
+        there = self._broker.stored[sequence - 1 : sequence]
+        return any(last in core.messages(one, self._broker.cluster) for one in there if not core.is_foreign(one))
 
     def _may_be_left_out(self, sequence: int) -> bool:
         """What was purged before it was published; and where a stream begins, what is of no day that it keeps."""
@@ -132,6 +142,10 @@ class FeedStream:
         lines = f"NATS/1.0\r\n{MESSAGE_ID}: {(one.headers or {})[MESSAGE_ID]}\r\n\r\n"
         hdrs, data = base64.b64encode(lines.encode()).decode(), base64.b64encode(one.data).decode()
         return {"message": {"subject": one.subject, "seq": sequence, "hdrs": hdrs, "data": data}}
+
+
+def _said(message: Message) -> FeedMessage:
+    return FeedMessage(id=(message.headers or {})[MESSAGE_ID], subject=message.subject, body=message.data)
 
 
 def _place(message: Message) -> core.Place:

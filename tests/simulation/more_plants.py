@@ -483,15 +483,4 @@ MORE: dict[str, Plant] = {
         ),
         first=SET_BACK_FROM,
     ),
-    "quiet over another log": Plant(
-        "who reads nothing looks only before his next word which log it is",
-        "events.jetstream",
-        (
-            (
-                "                            await self._surely(self._find_known)\n",
-                "                            self._found_behind = self.connection.breaks\n",
-            ),
-        ),
-        first=SET_BACK_FROM,
-    ),
 }
