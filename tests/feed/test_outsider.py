@@ -14,7 +14,7 @@ from events import permissions
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from tests.feed.commits import append
-from tests.feed.test_service import expected, feeding, permit, take
+from tests.feed.feeding import expected, feeding, permit, take
 
 COMMITS, EVENTS, LONG = 10, 100, 2_000
 """More bytes than JetStream pushes before it waits to be told that they were taken."""

@@ -11,7 +11,7 @@ from events.server import EmbeddedServer
 from services import settings
 from services.feed import service
 from tests.feed.commits import append
-from tests.feed.test_service import permit, take
+from tests.feed.feeding import permit, take
 from tests.waiting import answered
 
 

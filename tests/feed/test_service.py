@@ -5,86 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import pytest
 
-from events import Event, GangPermitted, GroupsRefused, Ticked, envelope, memory, permissions, subjects
+from events import Event, envelope, memory, permissions, subjects
 from events.cloudevents import FeedMessage
 from events.envelope import MalformedCommit
 from events.feed import Feed, Interrupted
 from events.jetstream import JetStreamLog
-from events.log import EventLog, LogError
+from events.log import LogError
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
-from events.subscription import subscribe
 from services.feed import core, service
-from tests.events.samples import sample
 from tests.feed.commits import TIME_NS, append, header
+from tests.feed.feeding import DAY_S, KEEP_ALL_S, expected, feeding, fill, kept, permit, refuse, take, tick
 from tests.waiting import until
-
-DAY_S = 24 * 3600
-KEEP_ALL_S = 100 * 365 * DAY_S
-
-
-def tick(number: int) -> Ticked:
-    return Ticked(time_ns=number, jumped_ns=0)
-
-
-def permit(group: str) -> GangPermitted:
-    return GangPermitted(group=group, proposals=(), bindings=(), dropped=())
-
-
-def refuse(*groups: str) -> GroupsRefused:
-    refusal: GroupsRefused = sample(GroupsRefused)
-    return type(refusal)(**{name: getattr(refusal, name) for name in refusal.__struct_fields__} | {"groups": groups})
-
-
-async def fill(log: EventLog, commits: int, events: int = 3) -> None:
-    for number in range(commits):
-        await append(log, "binder", [tick(number * events + index) for index in range(events)])
-
-
-@asynccontextmanager
-async def feeding(
-    log: EventLog, url: str, max_age_s: int = KEEP_ALL_S, **options: str
-) -> AsyncIterator[asyncio.Task[None]]:
-    """The service, until the block ends."""
-    feed = await Feed.open(url, log.cluster, **options)  # type: ignore[arg-type]
-    task = asyncio.create_task(service.run(log, feed, max_age_s=max_age_s))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        await feed.close()
-
-
-async def take(url: str, cluster: str, count: int, pattern: str = ">", **options: str) -> list[FeedMessage]:
-    """The first `count` messages of a new subscriber."""
-    taken: list[FeedMessage] = []
-    messages = subscribe(url, cluster, pattern, **options)  # type: ignore[arg-type]
-    async for message in messages:
-        taken.append(message)
-        if len(taken) == count:
-            break
-    await messages.aclose()
-    return taken
-
-
-async def expected(log: EventLog) -> list[FeedMessage]:
-    return [message async for batch in log.read() for stored in batch for message in core.messages(stored, log.cluster)]
-
-
-async def kept(url: str, cluster: str) -> int:
-    """Messages in the feed's stream."""
-    feed = await Feed.open(url, cluster)
-    try:
-        await feed.position()
-        return feed.sequence
-    finally:
-        await feed.close()
 
 
 @pytest.mark.parametrize(("portion", "portion_bytes"), [(2, 1_000_000), (512, 1_000_000), (512, 1)])
@@ -451,100 +387,3 @@ async def test_feed_and_subscriber_need_no_more_than_their_permissions(
             options = {"user": "subscriber", "password": "secret"} | ({"durable": durable} if durable else {})
             (message,) = await take(own_server.url, cluster, 1, "GangPermitted", **options)
             assert message.id == "1.0"
-
-
-async def test_a_feed_that_slept_while_the_log_was_purged_says_so_and_goes_on(
-    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "SETTLED_S", 0.01)
-    log = MemoryLog(cluster)
-    await fill(log, commits=10, events=1)
-    async with feeding(log, server.url):
-        assert await take(server.url, cluster, 10) == await expected(log)
-    await fill(log, commits=10, events=1)
-    await log.purge(10)  # what was published last is still there: nothing is missing
-    async with feeding(log, server.url):
-        assert [message.id for message in await take(server.url, cluster, 20)] == [f"{n}.0" for n in range(1, 21)]
-    assert "is gone" not in caplog.text
-    await fill(log, commits=10, events=1)
-    await log.purge(25)
-    async with feeding(log, server.url):
-        taken = await take(server.url, cluster, 26)
-    assert [message.id for message in taken[20:]] == [f"{n}.0" for n in range(25, 31)]
-    assert "the log begins at 25: what was not published behind 20.0 is gone" in caplog.text
-
-
-async def test_a_feed_that_slept_since_the_first_commit_says_so_as_well(
-    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As it was: silent, as if it had published nothing yet."""
-    monkeypatch.setattr(service, "SETTLED_S", 0.01)
-    log = MemoryLog(cluster)
-    await fill(log, commits=1, events=1)
-    async with feeding(log, server.url):
-        assert await take(server.url, cluster, 1) == await expected(log)
-    await fill(log, commits=4, events=1)
-    await log.purge(4)
-    async with feeding(log, server.url):
-        assert [message.id for message in await take(server.url, cluster, 3)] == ["1.0", "4.0", "5.0"]
-    assert "the log begins at 4: what was not published behind 1.0 is gone" in caplog.text
-
-
-async def test_what_another_feed_has_read_before_it_was_purged_is_not_left_out(
-    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seeds 640098, 640243: what the other had sent was refused in part, and the rest stood behind what came later."""
-    log, sleep = MemoryLog(cluster), asyncio.sleep
-    await fill(log, commits=2, events=1)
-    async with feeding(log, server.url):
-        await take(server.url, cluster, 2)
-    await fill(log, commits=4, events=1)
-    read = (await expected(log))[2:5]
-    await log.purge(5)
-    other = await Feed.open(server.url, cluster)
-    await other.position()
-
-    async def meanwhile(seconds: float) -> None:
-        await (other.publish(read) if seconds == service.SETTLED_S else sleep(seconds))
-
-    monkeypatch.setattr(asyncio, "sleep", meanwhile)
-    async with feeding(log, server.url):
-        taken = await take(server.url, cluster, 6)
-    await other.close()
-    assert [message.id for message in taken] == [f"{n}.0" for n in range(1, 7)]
-    assert "another feed goes on behind 2.0" in vars(caplog.records[0])["reason"]
-    assert "is gone" not in caplog.text
-
-
-async def test_where_something_is_left_out_the_next_message_goes_alone(
-    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another feed may leave out more, or less: one of them has its way, and the other asks again."""
-    monkeypatch.setattr(service, "SETTLED_S", 0.01)
-    log = MemoryLog(cluster)
-    await fill(log, commits=1, events=1)
-    async with feeding(log, server.url):
-        await take(server.url, cluster, 1)
-    await fill(log, commits=4, events=1)
-    await log.purge(3)
-    feed = await Feed.open(server.url, cluster)
-    last = await feed.position()
-    assert not feed.goes_alone
-    assert await service._behind(log, feed, last, (1, 0, 0)) == 2
-    assert feed.goes_alone
-    await feed.publish((await expected(log))[:2])
-    assert not feed.goes_alone
-    assert await service._behind(log, feed, await feed.position(), (4, 0, 0)) == 3
-    await feed.close()
-
-
-async def test_a_new_feed_of_a_purged_log_misses_nothing(
-    server: EmbeddedServer, cluster: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It has published nothing yet behind which there could be a gap."""
-    log = MemoryLog(cluster)
-    await fill(log, commits=5, events=1)
-    await log.purge(4)
-    async with feeding(log, server.url):
-        assert [message.id for message in await take(server.url, cluster, 2)] == ["4.0", "5.0"]
-    assert "is gone" not in caplog.text

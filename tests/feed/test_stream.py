@@ -13,7 +13,7 @@ from events.feed import Feed
 from events.log import LogError
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
-from tests.feed.test_service import expected, feeding, fill, kept, take
+from tests.feed.feeding import expected, feeding, fill, kept, take
 
 
 async def test_a_feed_that_is_there_needs_no_room_for_another(tmp_path: Path) -> None:

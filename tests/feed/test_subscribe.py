@@ -30,7 +30,7 @@ from events.subscription import subscribe
 from services.feed import core
 from tests.events.proxy import proxy
 from tests.feed.commits import append
-from tests.feed.test_service import expected, feeding, permit, take, tick
+from tests.feed.feeding import expected, feeding, permit, take, tick
 from tests.waiting import answered
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "subscriber.py"
