@@ -247,9 +247,10 @@ class World(Ending):
         self.admin(ev.PolicyChanged(policy=policy))
 
     def admin(self, event: ev.AdminEvents) -> None:
-        """A commit of an admin."""
+        """A commit of an admin. The first of a log is as old as can be: its feed, when that is new, leaves it out."""
         payload = envelope.encode_events([event])
-        header = Header(writer="admin", epoch=0, basis=0, time_ns=0, cause="admin")
+        time_ns = Clock(self.loop).time_ns() if self.broker.stored else 0
+        header = Header(writer="admin", epoch=0, basis=0, time_ns=time_ns, cause="admin")
         subject = subjects.subject(CLUSTER, "admin")
         message_id = envelope.message_id(subject, self.broker.last.get(subject, 0), payload)
         headers = {MESSAGE_ID: message_id, COMMIT: envelope.encode_header(header).decode()}
