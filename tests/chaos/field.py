@@ -24,7 +24,7 @@ from events.permissions import configuration, users
 from events.server import ServerError
 from tests.chaos import audit, feeding, isolation
 from tests.chaos.network import Network
-from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, Variant
+from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, SUBSCRIBER, Variant
 from tests.chaos.supervisor import Slot
 from tests.e2e.cluster import NAMESPACE, install, until
 from tests.server_cluster import ServerCluster, TlsFiles
@@ -92,7 +92,10 @@ class Field:
         role = role_of(service)
         ways = [await self.network.way(service, server.port) for server in self.nats.servers.values()]
         urls = ",".join(f"nats://127.0.0.1:{way}" for way in ways)
-        command: list[str | Path] = [sys.executable, "-m", "services", role, "--nats", urls, "--cluster", CLUSTER]
+        asked = [role]
+        if service == SUBSCRIBER:
+            asked = ["subscribe", self.variant.pattern, "--durable", service, "--json"]
+        command: list[str | Path] = [sys.executable, "-m", "services", *asked, "--nats", urls, "--cluster", CLUSTER]
         if role == "planner":
             command += ["--shard", "auto"]
         if service in CLIENTS:
@@ -163,6 +166,10 @@ class Field:
     async def published(self) -> list[feeding.Published]:
         """What the feed holds. Raises LogError."""
         return await feeding.published(self.nats.url, CLUSTER, **self.login("operator"))
+
+    def delivered(self) -> list[feeding.Published]:
+        """What the subscriber printed."""
+        return feeding.printed(self.slots[SUBSCRIBER].log)
 
     def login(self, user: str) -> dict[str, Any]:
         return {"user": user, "password": self.passwords[user], "ca_file": str(self.tls.authority)}

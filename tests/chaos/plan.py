@@ -17,7 +17,9 @@ PLANNERS = ("planner-a", "planner-b")
 GUEST = "planner-c"
 """It joins and leaves."""
 FEED = "feed-a"
-SERVICES = (*INGEST, *BINDERS, *PLANNERS, GUEST, FEED)
+SUBSCRIBER = "subscriber-a"
+"""Not a service of Muster's, but kept and hurt like them: whoever goes on under one name (`muster subscribe`)."""
+SERVICES = (*INGEST, *BINDERS, *PLANNERS, GUEST, FEED, SUBSCRIBER)
 NATS = ("one", "two", "three")
 APISERVER, ETCD = "apiserver", "etcd"
 
@@ -84,6 +86,8 @@ class Variant(NamedTuple):
     """Few bindings at once leave time between permit and effect."""
     clock_offsets_ms: dict[str, int]
     """By service."""
+    pattern: str
+    """To what the subscriber subscribes."""
 
 
 def variant(seed: int) -> Variant:
@@ -95,10 +99,11 @@ def variant(seed: int) -> Variant:
         "--node-score": source.choice(SCORES),
     }
     offsets = {name: source.choice([0, 0, 0, 700, -5_000, 600_000, -600_000]) for name in SERVICES}
-    return Variant(policy, source.choice([1, 2, 8, 64]), offsets)
+    return Variant(policy, source.choice([1, 2, 8, 64]), offsets, source.choice(PATTERNS))
 
 
 SCORES = ("least-allocated", "binpack")
+PATTERNS = (">", "PodBound", "*.default.>")
 
 
 class Hurt(NamedTuple):

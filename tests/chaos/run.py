@@ -56,6 +56,8 @@ class Report(msgspec.Struct, kw_only=True):
     acknowledged: int = 0
     published: int = 0
     """Messages of the feed."""
+    delivered: int = 0
+    """To a subscriber, as often as they came."""
     bindings: dict[str, int] = {}
     """That were asked for, by the API server's answer."""
     events: dict[str, int] = {}
@@ -156,6 +158,7 @@ class Run:
     async def _reckon(self) -> None:
         """Services are told to end; their acknowledgements, the log, and what the rules decide again are compared."""
         await self._check_feed()
+        await self._check_subscriber()
         codes = await self.field.end_services()
         self._violated(
             [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
@@ -198,6 +201,21 @@ class Run:
         later = feeding.expected(await self.field.commits(), CLUSTER)
         self._violated(feeding.violations(found, later))
         self.report.published = len(found)
+
+    async def _check_subscriber(self) -> None:
+        """It comes to have what the feed has for it, each in its turn."""
+        field, deadline_s = self.field, time.monotonic() + RESTS_WITHIN_S
+        wanted = feeding.expected(await field.commits(), CLUSTER, field.variant.pattern)
+        delivered = field.delivered()
+        while len(set(delivered)) < len(wanted):
+            if time.monotonic() > deadline_s:
+                self._violated([f"a subscriber got {len(delivered)} messages of {len(wanted)}, and no more"])
+                break
+            await asyncio.sleep(LOOK_S)
+            delivered = field.delivered()
+        later = feeding.expected(await field.commits(), CLUSTER, field.variant.pattern)
+        self._violated(feeding.delivery_violations(delivered, later))
+        self.report.delivered = len(delivered)
 
     def _check_followers(self) -> None:
         for task in self._following:

@@ -188,6 +188,35 @@ def test_a_feed_that_repeats_leaves_out_or_adds() -> None:
         assert feeding.violations(wrong, wanted)
 
 
+def test_a_subscriber_gets_each_in_its_turn_and_the_one_in_its_hand_again() -> None:
+    wanted = feeding.expected(a_log().commits, "test")
+    again = [one for message in wanted for one in (message, message)]
+    for right in ([], wanted, again, wanted[:2]):
+        assert feeding.delivery_violations(right, wanted) == []
+    for wrong in (wanted[1:], wanted[:1] + wanted[2:], [*wanted, wanted[0]], wanted[:3] + wanted[1:]):
+        assert feeding.delivery_violations(wrong, wanted)
+
+
+def test_what_a_subscriber_printed(tmp_path: Path) -> None:
+    file, wanted = tmp_path / "subscriber.log", feeding.expected(a_log().commits, "test")
+    lines = [body for _, body in wanted]
+    file.write_bytes(b"\n".join([b'{"level":"warning"}', *lines, lines[0][:50]]))
+    assert feeding.printed(file) == wanted
+    assert feeding.printed(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [(">", {"PodBound", "PodObserved"}), ("PodBound", {"PodBound"}), ("*.default.>", {"PodBound", "PodObserved"})],
+)
+def test_what_of_the_feed_is_of_a_pattern(pattern: str, wanted: set[str]) -> None:
+    found = {body for _, body in feeding.expected(a_log().commits, "test", pattern)}
+    named = {json.loads(body)["type"].rpartition(".")[2] for body in found}
+    assert named >= wanted
+    assert ("NodeObserved" in named) == (pattern == ">")
+    assert all(json.loads(body).get("subject", "").startswith("default/") for body in found) == (pattern != ">")
+
+
 # ---------------------------------------------------------------------------------------------------------------- rest
 
 
