@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from events import subjects
-from events.answers import EXPECTED_LAST, MESSAGE_ID
+from events.answers import EXPECTED_LAST, MESSAGE_ID, StreamState
 from events.consumer import COMMIT
 from events.jetstream import JetStreamLog
 from events.log import LogError
@@ -160,6 +160,32 @@ async def test_who_follows_while_it_happens_is_told(
         with pytest.raises(LogError, match="commit 2 is another than was there"):
             await anext(batches)
         await fresh.close()
+
+
+async def test_who_follows_and_had_just_looked_is_told(
+    machine: Machine, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planner that was stopped between its look and its consumer (seed 642766): it went on behind its place in the other
+    log, knew what it read there, and was found to be right from then on."""
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(log, "planner.a", 1, 0)
+    machine.synced()
+    await append(log, "binder", 2, 0)
+    asked = log._state
+
+    async def lost_meanwhile() -> StreamState:
+        monkeypatch.setattr(log, "_state", asked)
+        machine.loses_power()
+        fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+        await append(fresh, "binder", 20, 0)
+        await append(fresh, "binder", 30, 2)
+        await fresh.close()
+        return await asked()
+
+    monkeypatch.setattr(log, "_state", lost_meanwhile)
+    async with aclosing(log.follow(2)) as batches:  # type: ignore[type-var]
+        with pytest.raises(LogError, match="commit 2 is another than was there"):
+            await anext(batches)
 
 
 async def test_whoever_knows_nothing_of_what_is_lost_goes_on(
