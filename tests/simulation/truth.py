@@ -141,12 +141,15 @@ def _requests(pod: Object) -> dict[str, int]:
         if first.get("restartPolicy") == "Always":
             sidecars, running, asked = sidecars + asked, running + asked, Counter()
         most |= sidecars + asked
-    whole = _amounts(spec.get("resources", {}).get("requests", {}))
+    asked_as_a_whole = spec.get("resources", {}).get("requests", {})
+    counted = _counts(spec, pod["status"], never)
+    whole = {name: counted[name] for name in _amounts(asked_as_a_whole)}
     return Counter({**(running | most), **whole}) + Counter(_amounts(spec.get("overhead", {})))
 
 
 def _counts(container: Object, status: Object, never: bool) -> Counter[str]:
-    """The most of what it asks for, has been given and uses, while it is resized; not what it asks for in vain."""
+    """The most of what it, or a pod as a whole, asks for, has been given and uses, while it is resized; not what it asks for
+    in vain."""
     asked = Counter(_amounts(container.get("resources", {}).get("requests", {})))
     if "resources" not in status:
         return asked
