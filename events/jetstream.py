@@ -437,8 +437,8 @@ class JetStreamLog:
 
     async def _consume(self, place: int, state: StreamState | None) -> Consumer:
         """A consumer of what follows `place`; over a leaf node, where nobody may ask for what is there, with that. Raises
-        LogError when the stream no longer holds it, or is another, and Unanswered where it may be another than was looked at:
-        who is stopped in between finds the answer of before beside another server."""
+        LogError when the stream no longer holds it, or is another, and Unanswered where it may be another than was looked
+        at: who is stopped in between finds the answer of before beside another server."""
         breaks = self.connection.breaks
         self._seen = max(self._seen, place)
         await self._surely(self._look_for_known)

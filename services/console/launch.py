@@ -189,14 +189,19 @@ async def _hold_and_run(role: str, settings: Settings, stop: asyncio.Event, heal
         if role == "binder":
             leases = Watch(log.connection, settings.cluster, "planner.*", settings.lease_s)
             seat = seat._replace(leases=await stack.enter_async_context(leases))
-        async with asyncio.TaskGroup() as tasks:
-            service = tasks.create_task(roles.run(role, settings, log, seat))
-            lost = tasks.create_task(lease.lost.wait())
-            await asyncio.wait({service, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if lost.done() and not service.done():
-                service.cancel()
-                raise SteppedDown(f"the lease of {seat.writer} is lost: {lease.why}")
-            lost.cancel()
+        await while_held(lease, roles.run(role, settings, log, seat))
+
+
+async def while_held(lease: Lease, service: Coroutine[Any, Any, None]) -> None:
+    """Run the service until it ends. Raises SteppedDown when the lease is lost, and what the service raises."""
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(service)
+        lost = tasks.create_task(lease.lost.wait())
+        await asyncio.wait({running, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if lost.done() and not running.done():
+            running.cancel()
+            raise SteppedDown(f"the lease of {lease.role} is lost: {lease.why}")
+        lost.cancel()
 
 
 async def _opened(settings: Settings) -> JetStreamLog:

@@ -165,7 +165,7 @@ async def test_who_follows_while_it_happens_is_told(
 async def test_who_follows_and_had_just_looked_is_told(
     machine: Machine, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A planner that was stopped between its look and its consumer (seed 642766): it went on behind its place in the other
+    """A planner that was stopped between its look and its consumer (seed 642766) went on behind its place in the other
     log, knew what it read there, and was found to be right from then on."""
     monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
     await append(log, "planner.a", 1, 0)

@@ -12,7 +12,7 @@ import base64
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,8 +23,9 @@ from events.envelope import Stored
 from events.jetstream import EXPECTED
 from tests.simulation.bucket import NOT_FOUND, Bucket
 from tests.simulation.faults import Faults
+from tests.simulation.lease_stream import LeaseStream
 from tests.simulation.loop import VirtualLoop
-from tests.simulation.network import ANY_EPOCH, BUCKET, FEED, Link, Message
+from tests.simulation.network import ANY_EPOCH, BUCKET, FEED, LEASES, Link, Message
 from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ HEARTBEAT_S = 2.5
 PATIENT_PULL_S = 30.0
 WRONG_LAST = 10071
 encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
+class Other(Protocol):
+    """A stream beside the log."""
+
+    @property
+    def exists(self) -> bool: ...
+
+    def ask(self, verb: str, asked: dict[str, Any]) -> dict[str, Any]: ...
 
 
 class Pull:
@@ -135,6 +145,7 @@ class Broker:
         """Of snapshots; of a federation's bodies."""
         self.feed: FeedStream | None = None
         """Where there is one."""
+        self.leases = LeaseStream(self)
         self.last: dict[str, int] = {}
         self.up = True
         self.links: list[Link] = []
@@ -190,6 +201,7 @@ class Broker:
         self._ids.clear()
         self.first, self.stored = backup.first, self.stored[: backup.end]
         self.last = {one.subject: one.sequence for one in self.stored[self.first - 1 :]}
+        self.leases.restore(backup.leases)
         if backup.bucket is not None:
             self.bucket.restore(backup.bucket, backup.denied)
 
@@ -200,14 +212,23 @@ class Broker:
         if not self.up or epoch not in (link.epoch, ANY_EPOCH):
             return
         subject = message.subject
+        if subject.startswith(LEASES):
+            self.leases.heard(message)
         if not subject.startswith("$JS.API."):
             self._syncing.append((link, epoch, message))
             self._busy_until_s = max(self._busy_until_s, self.loop.now_s) + 0.0002 + 0.0003 * self.source.random()
             self.loop.at(self._busy_until_s, self._sync)
-            return
-        verb, stream, rest = _parsed(subject, self.stream, *self.buckets, *([self.feed.name] if self.feed else []))
+        else:
+            self._asked(link, message)
+
+    def _asked(self, link: Link, message: Message) -> None:
+        """Of the server's API."""
+        others: dict[str, Other] = {**self.buckets, self.leases.name: self.leases}
+        if self.feed is not None:
+            others[self.feed.name] = self.feed
+        verb, stream, rest = _parsed(message.subject, self.stream, *others)
         asked = decode(message.data) if message.data else {}
-        other = self.feed if self.feed is not None and self.feed.name == stream else self.buckets.get(stream)
+        other = others.get(stream)
         if other is not None:
             self._other_asked(other, link, message, verb, asked)
             return
@@ -229,11 +250,9 @@ class Broker:
                 if consumer := self._consumers.get(rest):
                     self._drop(consumer)
             case _:
-                raise NotImplementedError(subject)
+                raise NotImplementedError(message.subject)
 
-    def _other_asked(
-        self, stream: Bucket | FeedStream, link: Link, message: Message, verb: str, asked: dict[str, Any]
-    ) -> None:
+    def _other_asked(self, stream: Other, link: Link, message: Message, verb: str, asked: dict[str, Any]) -> None:
         if stream.exists or verb == "STREAM.CREATE":
             self.answer(link, message, stream.ask(verb, asked))
         else:
@@ -283,6 +302,8 @@ class Broker:
             body = self.buckets[object_store.stream_of(message.subject.split(".")[1])].put(message)
         elif message.subject.startswith(FEED):
             body = self.feed.put(message) if self.feed is not None else NOT_FOUND
+        elif message.subject.startswith(LEASES):
+            body = self.leases.put(message)
         else:
             body = self._commit(link, message)
         if link is not None and answer and link.epoch == epoch:

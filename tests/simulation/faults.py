@@ -379,6 +379,27 @@ FED = (
 """And of a feed, where there is one: what it publishes, and who does."""
 
 
+LEASE = ("lease",)
+LEASED = (
+    Draw(4, "lost", LEASE),
+    Draw(4, "late", LEASE, for_s=(0.2, 6.0)),
+    Draw(2, "twice", LEASE, for_s=(0.001, 3.0)),
+    Draw(4, "unanswered", LEASE),
+    Draw(3, "answered late", LEASE, for_s=(0.3, 5.0)),
+    Draw(3, "slow", LEASE, for_s=(0.1, 1.9)),
+    Draw(3, "refused", LEASE, codes=(503, 503, 10077), times=6),
+    Draw(3, "crash before", LEASE, WRITERS),
+    Draw(4, "crash after", LEASE, WRITERS),
+    Draw(3, "stop before", LEASE, WRITERS, for_s=(0.5, 12.0)),
+    Draw(3, "stop after", LEASE, WRITERS, for_s=(0.5, 12.0)),
+    Draw(3, "lease kept", for_s=(4.0, 40.0)),
+    Draw(3, "lease gone", slots=WRITERS),
+    Draw(1, "leases deleted"),
+)
+"""And of the leases: what their holders and standbys say, a server's clock that was ahead and is set right, so that
+nothing is forgotten for long, and what somebody deletes by hand."""
+
+
 FEDERATOR = ("federator",)
 DONE = ("make", "change", "remove")
 """What the federator does to Jobs and PodGroups (`federation.ports`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from services.planner import service as planner
 from services.snapshots import Taking, take
 from tests.simulation.clock import Clock
 from tests.simulation.kube import ApiServer, SimulatedClient
-from tests.simulation.leases import Eye, Leases
+from tests.simulation.leases import Holding, Seat
 from tests.simulation.processes import Process
 from tests.simulation.told import OURS
 
@@ -37,7 +37,7 @@ def retain_at_ns(clock: Clock) -> int:
 class Launch:
     """Called with a process, it is that process's main task."""
 
-    def __init__(self, kube: ApiServer, leases: Leases, clock: Clock) -> None:
+    def __init__(self, kube: ApiServer, leases: Holding, clock: Clock) -> None:
         self._kube, self._leases, self._clock = kube, leases, clock
         self.snapshot_after_bytes = SNAPSHOT_AFTER_BYTES
         self.names = OURS
@@ -54,31 +54,29 @@ class Launch:
             await log.close()
 
     async def _serve(self, process: Process, log: JetStreamLog) -> Any:
-        role, _, shard = process.slot.partition(".")
-        client, holder, turn = SimulatedClient(self._kube, process), process.name, self._turn(process)
-        match role:
-            case "planner":
-                await planner.run(log, shard=shard, holder=holder, turn=turn, stop=process.told_to_stop)
-            case "ingest":
-                await turn()
-                await ingest.run(log, client, holder=holder, scheduler_names=process.names)
-            case "binder":
-                leases: Any = Eye(self._leases, process)
-                taking = Taking(self.snapshot_after_bytes, {})
-                await binder.run(
-                    log, client, holder=holder, turn=turn, leases=leases, concurrency=CONCURRENCY, snapshots=taking
-                )
+        match process.slot:
             case "snapshot":
                 return msgspec.json.encode(await take(log))
             case "verify":
                 return await verify(log)
             case "retention":
                 await retention.retain(log, self.archive, days=1, now_ns=retain_at_ns(self._clock))
+                return None
+        async with self._leases.seat(process, log) as seat:
+            if process.slot == "ingest":
+                await seat.turn()
+            await seat.hold(self._service(process, log, seat))
         return None
 
-    def _turn(self, process: Process) -> Callable[[], Awaitable[None]]:
-        async def turn() -> None:
-            if self._leases.holders.get(process.slot) is not process:
-                await self._leases.acquire(process)
-
-        return turn
+    def _service(self, process: Process, log: JetStreamLog, seat: Seat) -> Coroutine[Any, Any, None]:
+        role, _, shard = process.slot.partition(".")
+        client, holder = SimulatedClient(self._kube, process), process.name
+        match role:
+            case "planner":
+                return planner.run(log, shard=shard, holder=holder, turn=seat.turn, stop=process.told_to_stop)
+            case "ingest":
+                return ingest.run(log, client, holder=holder, scheduler_names=process.names)
+        taking = Taking(self.snapshot_after_bytes, {})
+        return binder.run(
+            log, client, holder=holder, turn=seat.turn, leases=seat.eye, concurrency=CONCURRENCY, snapshots=taking
+        )

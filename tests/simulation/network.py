@@ -29,6 +29,8 @@ BUCKET = "$O."
 """What is put into the object store begins so."""
 FEED = "muster-feed."
 """And what is published for others."""
+LEASES = "muster-leases."
+"""And who holds what."""
 ABOUT_GANGS = {b'"GangPlaced"': "proposal", b'"GangPermitted"': "verdict", b'"GangHeld"': "verdict"}
 """What faults may wait for besides any commit."""
 Callback = Callable[[Any], Coroutine[Any, Any, None]]
@@ -144,6 +146,8 @@ class Link:
             self.broker.faults.send("store", Append(self, message, self._there_s))
         elif subject.startswith(FEED):
             self.broker.faults.send("publish", Append(self, message, self._there_s))
+        elif subject.startswith(LEASES):
+            self.broker.faults.send("lease", Append(self, message, self._there_s))
         else:
             self.broker.faults.send("ask", Append(self, message, self._there_s))
 

@@ -32,6 +32,7 @@ from tests.simulation.planting import (
     FEDERATED,
     FURTHER_FROM,
     LATEST_FROM,
+    LEASED_FROM,
     LONG,
     LONG_FEDERATED,
     MIXED,
@@ -108,6 +109,7 @@ LATER = {
     "set back": (SET_BACK_FROM, (0, 1), faulty.SET_BACK),
     "apart": (FED_FROM, (0, 2), faulty.APART),
     "fed": (FED_FROM, (5, 12), faulty.FED),
+    "leased": (LEASED_FROM, (2, 6), faulty.LEASED),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)

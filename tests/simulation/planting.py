@@ -44,6 +44,8 @@ UNDONE_FROM = 620_000
 """The first seed of federated histories in which that is the federation's own (`federation.set_back`)."""
 FED_FROM = 640_000
 """The first seed of those with a feed (`feeds`), and with watches of one kind that lag behind the others'."""
+LEASED_FROM = 660_000
+"""The first seed of those, but for federated ones, whose processes have their leases as in earnest (`leases`)."""
 
 
 class Plant(NamedTuple):

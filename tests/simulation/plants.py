@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation import koordinator
 from tests.simulation.federation.plants import PLANTS as FEDERATION
 from tests.simulation.feed_plants import FEED
+from tests.simulation.lease_plants import LEASES
 from tests.simulation.more_plants import MORE
 from tests.simulation.planting import Plant
 
@@ -387,5 +388,6 @@ PLANTS: dict[str, Plant] = (
     }
     | MORE
     | FEED
+    | LEASES
     | FEDERATION
 )

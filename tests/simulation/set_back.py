@@ -34,13 +34,15 @@ class Backup(NamedTuple):
     bucket: dict[int, Put] | None
     """None: it is left as it is."""
     denied: list[int]
+    leases: int
+    """Where their stream ended."""
 
 
 def strike(world: World, fault: Fault) -> None:
     """The backup is made now; if nothing is calm by then, it is restored."""
     broker = world.broker
     bucket = dict(broker.bucket.messages) if fault.what == WITH_SNAPSHOTS else None
-    backup = Backup(broker.first, len(broker.stored), bucket, list(broker.bucket.denied))
+    backup = Backup(broker.first, len(broker.stored), bucket, list(broker.bucket.denied), broker.leases.sequence)
     world.loop.after(fault.for_s, _restored, world, backup, fault.what)
 
 

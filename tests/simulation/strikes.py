@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from events import subjects
+from events import lease, subjects
 from services.simulator import errors
 from tests.simulation import absences, backups, set_back, turns
 from tests.simulation.answers import GATEWAY_404
@@ -134,6 +134,11 @@ def _message_of_nobody(world: World, fault: Fault) -> None:
     world.broker.inject(subjects.subject(CLUSTER, fault.slot), {}, b"hello?")
 
 
+def _lease_kept(world: World, fault: Fault) -> None:
+    leases = world.broker.leases
+    leases.kept_until_s = max(leases.kept_until_s, world.loop.now_s + fault.for_s)
+
+
 ONCE: dict[str, Callable[[World, Fault], object]] = {
     "crash of all": lambda world, _: world.supervisor.kill_all(),
     "log down": _log_down,
@@ -148,6 +153,9 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
     "etcd restored": backups.strike,
     "log set back": set_back.strike,
+    "lease kept": _lease_kept,
+    "lease gone": lambda world, fault: world.broker.leases.forget(lease.subject(CLUSTER, fault.slot)),
+    "leases deleted": lambda world, _: world.broker.leases.delete(),
     "feed struck": lambda world, fault: world.feeds.strike(fault),
     "away": absences.strike,
     "names changed": absences.rename,

@@ -14,7 +14,7 @@ from services.snapshots import ChildFailed
 from services.state.form import UnknownCommit
 from services.writer import SteppedDown
 from tests.simulation.broker import Link
-from tests.simulation.leases import Leases
+from tests.simulation.leases import Holding
 from tests.simulation.loop import STOPPED, VirtualLoop
 from tests.simulation.processes import Process
 from tests.simulation.witness import Violation
@@ -74,13 +74,14 @@ class Supervisor(Starts):
         seed: int,
         source: random.Random,
         link: Callable[[Process, random.Random], Link],
+        leases: Callable[[Supervisor], Holding],
         failed: Callable[[BaseException], None],
     ) -> None:
         self.slots: dict[str, list[Process]] = {slot: [] for slot in SLOTS}
         self.ever: list[Process] = []
         self.down: dict[str, float] = {}
         """Slot → until when nobody starts another process for it."""
-        self.leases = Leases(loop, source, self.end)
+        self.leases = leases(self)
         self._loop, self._seed, self._source = loop, seed, source
         self._link, self._failed = link, failed
         self._ran: Counter[str] = Counter()
@@ -201,7 +202,7 @@ class Supervisor(Starts):
         first = self.leases.holders.get(slot)
         self.start(slot, seize=True)
         if first is not None:
-            self._loop.after(after_s, self.end, first)
+            self._loop.after(after_s, self.leases.lost, first)
 
     def join(self, shard: str, for_s: float) -> None:
         """A shard joins, and leaves again."""

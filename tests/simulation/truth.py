@@ -148,8 +148,8 @@ def _requests(pod: Object) -> dict[str, int]:
 
 
 def _counts(container: Object, status: Object, never: bool) -> Counter[str]:
-    """The most of what it, or a pod as a whole, asks for, has been given and uses, while it is resized; not what it asks for
-    in vain."""
+    """The most of what it, or a pod as a whole, asks for, has been given and uses, while it is resized; not what it asks
+    for in vain."""
     asked = Counter(_amounts(container.get("resources", {}).get("requests", {})))
     if "resources" not in status:
         return asked

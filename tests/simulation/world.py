@@ -38,10 +38,11 @@ from tests.simulation.faults import EFFECTS, Fault, Faults
 from tests.simulation.feeds import Feeds
 from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
+from tests.simulation.leases import Claims, Holding, Leases
 from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
-from tests.simulation.planting import FURTHER_FROM, LATEST_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import FEDERATED, FURTHER_FROM, LATEST_FROM, LEASED_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
@@ -104,7 +105,7 @@ class World(Ending):
         self.witness.api = self.kube.api
         self._policies = random.Random(f"{plan.seed}/policies")
         self.workload = self.users(plan.workload)
-        self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self.fail)
+        self.supervisor = Supervisor(self.loop, plan.seed, self.source, self.broker.link, self._leases, self.fail)
         self.launch = self.supervisor.serve = Launch(self.kube, self.supervisor.leases, Clock(self.loop))
         self.tried: Counter[str] = Counter()
         self.feeds = Feeds(self)
@@ -119,6 +120,13 @@ class World(Ending):
         self._changed_s = START_S
         self._told_since = self._not_yet = 0.0 if plan.seed >= FURTHER_FROM else inf
         """The place of the log behind which pods are told of each refusal: in earlier histories their last rest."""
+
+    def _leases(self, supervisor: Supervisor) -> Holding:
+        """As in earnest, or a model."""
+        if self.plan.seed < LEASED_FROM or self.plan.workload == FEDERATED:
+            return Leases(self.loop, self.source, supervisor.end)
+        self.broker.leases.violated = self.fail
+        return Claims(self.broker.leases, CLUSTER, supervisor.ever, self.broker.replicas)
 
     def users(self, workload: str) -> Workload:
         """Who does what the plan's steps say."""

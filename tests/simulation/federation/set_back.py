@@ -34,7 +34,7 @@ def strike(federation: Federation, fault: Fault) -> bool:
     """The backup is made now; if nothing is calm by then, it is restored."""
     broker, with_all = federation.broker, fault.what == WITH_SNAPSHOTS
     snapshots = dict(broker.bucket.messages) if with_all else None
-    log = Backup(broker.first, len(broker.stored), snapshots, list(broker.bucket.denied))
+    log = Backup(broker.first, len(broker.stored), snapshots, list(broker.bucket.denied), broker.leases.sequence)
     copy = Copy(log, dict(broker.bodies.messages) if with_all else None)
     federation.loop.after(fault.for_s, _restored, federation, copy, fault.what)
     return True
