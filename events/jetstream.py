@@ -355,9 +355,9 @@ class JetStreamLog:
         return told
 
     def _knows(self, commit: _Known) -> None:
-        """It is there; one of nobody's does not say whose it is."""
+        """It is there. One of nobody's is known as such: another log may have somebody's there."""
         self._seen = max(self._seen, commit.sequence)
-        if commit.header and (self._known is None or self._known.sequence <= commit.sequence):
+        if self._known is None or self._known.sequence <= commit.sequence:
             self._known = commit
 
     async def _find_known(self) -> None:
@@ -442,6 +442,7 @@ class JetStreamLog:
         breaks = self.connection.breaks
         self._seen = max(self._seen, place)
         await self._surely(self._look_for_known)
+        self._found_behind = breaks
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         first = max(place if self.domain else place + 1, state.first_seq)

@@ -102,6 +102,24 @@ async def test_nor_does_who_wrote_it(set_back: list[int], other: JetStreamLog) -
         await append(other, "binder", 4, 3)
 
 
+async def test_nor_does_who_has_read_a_message_of_nobodys_in_its_place(
+    machine: Machine, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts, though it says nothing: who had read it passed over the commit that stands there now (seed 660368)."""
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(log, "planner.a", 1, 0)
+    machine.synced()
+    assert await log.end() == 1  # connected again
+    await log.connection.publish(subjects.subject(log.cluster, "ingest"), b"hello?")
+    assert len(await collect(log.read())) == 2
+    machine.loses_power()
+    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+    await append(fresh, "binder", 20, 0)
+    await fresh.close()
+    with pytest.raises(LogError, match="commit 2 is another than was there"):
+        await append(log, "planner.a", 2, 1)
+
+
 async def test_who_reads_nothing_and_has_nothing_to_say_is_told(set_back: list[int], other: JetStreamLog) -> None:
     """An ingest in a quiet cluster. As it was, it went on until its next commit, which may be six hours later."""
     with pytest.raises(LogError, match="commit 3 is another than was there"):

@@ -51,8 +51,9 @@ def cut_off(world: World) -> str:
         if not process.link.connected or process.link.silent_until_s > world.loop.now_s:
             return f"{process} does not reach the log"
     reader = world.supervisor.leases.holders.get("ingest")
-    if reader is not None and not reader.has_found_its_log:
-        return f"{reader} has not looked which log it is"
+    for process in (*world.supervisor.deciders(), *([] if reader is None else [reader])):
+        if not process.has_found_its_log:
+            return f"{process} has not looked which log it is"
     if world.kube.awaited_by(world.supervisor.alive()):
         return "an answer of the API server is awaited"
     return ""
