@@ -3,7 +3,8 @@ its time is over, unless its clock is set back. Whoever listens hears each word,
 of what is forgotten.
 
 What must hold: over somebody's word that the server has not forgotten another claims the lease only when it was not
-renewed for twice its time.
+renewed for twice its time. Behind a server that was set back sequences come a second time, and with them the right to
+say something behind them: then two may hold one lease, until one of them is next refused. The log keeps them apart.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class LeaseStream:
         self.last: dict[str, Word] = {}
         """By subject."""
         self.sequence = 0
+        self._come_again = 0
+        """Up to here sequences may come a second time."""
         self.kept_until_s = 0.0
         """Until then nothing is forgotten: the server's clock was ahead, and is set right."""
         self.violated: Callable[[Violation], object] = lambda _: None
@@ -91,7 +94,7 @@ class LeaseStream:
 
     def _check(self, before: Word, word: Word) -> None:
         is_anothers = "" not in (before.holder, word.holder) and before.holder != word.holder
-        if is_anothers and word.at_s - before.at_s < LIVES * before.ttl_s:
+        if is_anothers and before.sequence > self._come_again and word.at_s - before.at_s < LIVES * before.ttl_s:
             after_s = word.at_s - before.at_s
             self.violated(Violation(f"{word.holder} claims what {before.holder} renewed {after_s:g} s before"))
 
@@ -109,11 +112,13 @@ class LeaseStream:
 
     def delete(self) -> None:
         """By hand: whoever starts next makes it anew."""
+        self._come_again = max(self._come_again, self.sequence)
         self.exists, self.sequence = False, 0
         self.last.clear()
 
     def restore(self, sequence: int) -> None:
         """It ended there in the backup; what it had then is too old by now."""
+        self._come_again = max(self._come_again, self.sequence)
         self.sequence = min(self.sequence, sequence)
         self.last.clear()
 
