@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from events import SnapshotTaken, subjects
-from events.envelope import MalformedCommit, Stored, decode_events, header_of
+from events.envelope import MalformedCommit, Stored, decode_events, header_of, message_id
 from events.log import EventLog, LogError, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.state.fold import State
@@ -106,13 +106,18 @@ async def is_of_another(log: EventLog, kept: Kept) -> bool:
     """Whether its commit is another than this log's at that place, as far as both say. Snapshots outlive a log that is
     deleted to begin anew, or to be brought back from an archive. Raises LogError."""
     there = await log.at(kept.sequence) if kept.commit else None
-    return there is not None and there.message_id != kept.commit
+    return there is not None and _identity(there) != kept.commit
 
 
 async def commit_at(log: EventLog, sequence: int) -> str:
-    """The message id there; empty for what was purged, and for what nobody known wrote. Raises LogError."""
+    """By what a log knows its commit there; empty for what was purged. Raises LogError."""
     stored = await log.at(sequence)
-    return "" if stored is None else stored.message_id
+    return "" if stored is None else _identity(stored)
+
+
+def _identity(stored: Stored) -> str:
+    """The message id. Who is nobody that is known may give none; another log may have somebody's commit in that place."""
+    return stored.message_id or message_id(stored.subject, 0, stored.payload)
 
 
 async def restored(log: EventLog, kept: Kept, form: Form[S]) -> S | None:

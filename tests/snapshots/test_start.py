@@ -7,6 +7,7 @@ import random
 import re
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 import events as ev
@@ -16,7 +17,7 @@ from events.log import EventLog, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.binder import core as binder
 from services.planner import core as planner
-from services.start import FOLD_BYTES, NoStart, beginning, fold, is_of_another, snapshots_said, state_at
+from services.start import FOLD_BYTES, NoStart, beginning, commit_at, fold, is_of_another, snapshots_said, state_at
 from services.state import snapshot
 from services.state.fold import State
 from tests.homes import commits_of, folded, put_commits, put_snapshot
@@ -201,6 +202,24 @@ async def test_a_message_of_nobodys_in_the_place_of_its_commit_says_that_it_is_a
 
         monkeypatch.setattr(log, "at", at)
         assert await is_of_another(log, kept) == is_another
+
+
+async def test_one_behind_a_message_of_nobodys_is_known_by_that(
+    log: EventLog, commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was, it was good for any log: found with logs that are set back more often than the seeds have it."""
+    await put_commits(log, commits)
+    last, there = commits[-1], [commits[-1]]
+
+    async def at(_: int) -> Stored:
+        return there[0]
+
+    monkeypatch.setattr(log, "at", at)
+    there[0] = nobodys = Stored(sequence=last.sequence, subject=last.subject, message_id="", header=b"", payload=b"?")
+    kept = await put_snapshot(log, folded(commits, last.sequence), commit=await commit_at(log, last.sequence))
+    assert not await is_of_another(log, kept)
+    for there[0] in (last, msgspec.structs.replace(nobodys, payload=b"!")):
+        assert await is_of_another(log, kept)
 
 
 # ------------------------------------------------------------------------------------------------------------- purged
