@@ -382,9 +382,10 @@ async def test_a_file_for_nats_that_cannot_be_read_is_named_with_its_variable(va
 
 async def test_a_key_without_its_certificate_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "key").touch()
-    chosen = settings.read({"nats_key_file": str(tmp_path / "key")}, {})
+    key = {"nats_key_file": str(tmp_path / "key")}
     with pytest.raises(settings.InvalidSetting, match="expected MUSTER_NATS_CERTIFICATE_FILE beside it"):
-        await roles.check_files("planner", chosen)
+        await roles.check_files("planner", settings.read(key, {}))
+    await roles.check_files("planner", settings.read(key | {"nats_certificate_file": str(tmp_path / "key")}, {}))
 
 
 async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -322,6 +322,21 @@ async def test_who_takes_a_purged_log_intends_what_is_not_settled_there() -> Non
         assert checks.before == (not anew)
 
 
+def test_a_binding_whose_permit_was_purged_is_no_difference_and_one_to_another_node_is() -> None:
+    """That of a pod whose permit is still there, or of a binder that came later, has it before it."""
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    world.plan()
+    world.judge()
+    checks, about = Checks(world.state), {"namespace": "default", "name": "x"}
+    assert checks.unintended(ev.PodBound(uid="alone", node="n1", **about | {"name": "alone"})) == "n0"
+    assert checks.unintended(ev.PodBound(uid="purged", node="n1", **about)) is None
+    assert checks.before == 1
+    checks.taken(ev.BinderTaken(holder="new"))
+    assert checks.unintended(ev.PodBound(uid="purged", node="n1", **about)) == ""
+
+
 def test_an_intent_that_etcd_took_back_and_the_next_have_an_outcome_each() -> None:
     checks = Checks(State())
     about: dict[str, Any] = {"uid": "a", "namespace": "default", "name": "a"}
