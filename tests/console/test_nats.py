@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from events.answers import Refused
 from events.cloudevents import CloudEvent, FeedMessage
 from events.feed import Feed
 from events.homes import open_log
@@ -172,3 +173,10 @@ async def test_which_log_is_opened(
     log = await open_location(None if location is None else f"{nats}{location}", cluster, create=True)
     assert log.cluster == opened
     await log.close()
+
+
+async def test_a_log_is_made_with_the_replicas_of_the_settings(nats: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which one server alone has none."""
+    monkeypatch.setenv("MUSTER_LOG_REPLICAS", "3")
+    with pytest.raises(Refused, match="replicas > 1 not supported"):
+        await open_location(nats, "replicated", create=True)
