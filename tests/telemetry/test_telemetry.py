@@ -156,6 +156,7 @@ def test_instruments_count_while_on(metrics: InMemoryMetricReader) -> None:
         ("auto", {"OTEL_METRICS_EXPORTER": "otlp"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318"}, True),
+        ("auto", {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:4318"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://collector:4318"}, False),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
         ("on", {}, True),
@@ -189,11 +190,16 @@ def test_exporters_as_the_standard_variables_say() -> None:
         ("OTEL_TRACES_SAMPLER_ARG", "7", "expected a number from 0 to 1, not '7'"),
         ("OTEL_TRACES_SAMPLER_ARG", "nan", "expected a number from 0 to 1, not 'nan'"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", str(2**31), "expected a whole number of at least 1, not '2147483648'"),
         ("OTEL_BSP_SCHEDULE_DELAY", "-1", "expected milliseconds, a whole number of at least 1, not '-1'"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "abc", "expected a whole number of at least 1, not 'abc'"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "expected at most OTEL_BSP_MAX_QUEUE_SIZE, 2048, not 4096"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318/hunter2", "expected the URL of a collector, such as http://c"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:hunter2@h:99999", "expected the URL of a collector, such as h"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://:4318", "expected the URL of a collector, such as http://collector"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:0", "expected the URL of a collector, such as http://collector"),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://hunter2", "expected the URL of a collector, such as http://"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer hunter2", "expected name=value, with commas between"),
     ],
@@ -222,6 +228,24 @@ def test_variables_that_are_right_are_taken() -> None:
             "OTEL_BSP_MAX_QUEUE_SIZE": "100",
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "values"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", ("http://h", "https://h:1")),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", ("gzip", "Deflate", "none")),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", ("0.001", str(2**31 - 1))),
+        ("OTEL_METRIC_EXPORT_INTERVAL", ("1", str(2**31 - 1))),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", ("1", str(2**31 - 1))),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ("1", "2048")),
+        ("OTEL_TRACES_SAMPLER_ARG", ("0", "1")),
+        ("OTEL_TRACES_EXPORTER", ("otlp", "console", "none")),
+    ],
+)
+def test_what_is_just_right_is_taken(variable: str, values: tuple[str, ...]) -> None:
+    for value in values:
+        check({variable: value})
 
 
 def test_a_queue_may_be_smaller_than_what_goes_out_together_by_default() -> None:
