@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 SHORTEST = 4
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; the rest came in as `extra`."""
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+"""What every record has, and what a formatter adds; the rest came in as `extra`."""
 
 
 _hidden: list[str] = []
