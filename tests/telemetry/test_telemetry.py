@@ -287,6 +287,8 @@ def test_what_is_secret_of_the_variables() -> None:
 
 
 def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Sdk("planner", "prod", [], [])._traces.resource.attributes
+    assert (found["service.name"], found["service.namespace"]) == ("planner", "muster")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.namespace=ours,muster.cluster=other,rack=7")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "planner-eu")
     found = Sdk("planner", "prod", [], [])._traces.resource.attributes
