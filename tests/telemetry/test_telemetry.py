@@ -48,6 +48,7 @@ def test_a_gangs_trace_is_one_over_all_processes(process: Process, spans: InMemo
     assert {span.context.trace_id for span in parts} == {root.context.trace_id}
     assert [span.parent.span_id for span in parts if span.parent] == [root.context.span_id] * 4
     assert root.parent is None
+    assert len({span.context.span_id for span in (*parts, root)}) == 5
     assert [span.resource.attributes["service.name"] for span in parts] == ["ingest", "planner", "binder", "binder"]
     assert (parts[0].start_time, parts[0].end_time) == (1_000, 2_000)
     assert dict(parts[0].attributes or {}) == {"muster.group": "default/train", "pods": 4}
@@ -57,9 +58,9 @@ def test_each_gang_has_a_trace_of_its_own_and_a_later_one_of_that_name_another(
     process: Process, spans: InMemorySpanExporter
 ) -> None:
     process("planner")
-    for group, first_place in (("default/a", 17), ("default/b", 17), ("default/a", 99)):
+    for group, first_place in (("default/a", 17), ("default/b", 17), ("default/a", 99), ("default/a1", 7)):
         telemetry.gang_span("plan", group, first_place, 1, 2)
-    assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 3
+    assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 4
 
 
 def test_a_gangs_ids_are_those_of_its_root_alone(process: Process, spans: InMemorySpanExporter) -> None:
@@ -175,6 +176,14 @@ def test_exporters_as_the_standard_variables_say() -> None:
     assert type(reader).__name__ == "PeriodicExportingMetricReader"
     processor.shutdown()
     MeterProvider(metric_readers=[reader]).shutdown()  # or its thread would speak up in the middle of another test
+
+
+@pytest.mark.parametrize("exporter", ["otlp", "console"])
+def test_a_small_queue_is_no_reason_not_to_start(exporter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenTelemetry's own default of what goes out together is larger than this."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+    (processor,), _ = exporters({**os.environ, "OTEL_TRACES_EXPORTER": exporter, "OTEL_METRICS_EXPORTER": "none"})
+    processor.shutdown()
 
 
 @pytest.mark.parametrize(
