@@ -75,6 +75,15 @@ def test_which_refusal_is_for_good_and_which_the_end_of_a_namespace(
     assert error.retryable == (code >= 500 and not final)
 
 
+def test_what_is_always_served_and_not_found_is_in_doubt_unless_a_status_says_it() -> None:
+    """A gateway that lost its way says nothing of what the API server did with it."""
+    error = NotFound("create jobs a/b", 404, "", "404 page not found").of_served()
+    assert isinstance(error, Unreachable)
+    assert error.sent
+    told = NotFound("create jobs a/b", 404, "NotFound", 'namespaces "a" not found')
+    assert told.of_served() is told
+
+
 @pytest.mark.parametrize("code", [409, 500])
 def test_a_binding_that_etcd_can_never_take_is_refused_for_good(code: int) -> None:
     body = json.dumps({"kind": "Status", "message": f"binding pods: {TOO_LARGE}"}).encode()
