@@ -104,6 +104,16 @@ def test_text_escapes_what_a_terminal_would_act_on(capsys: pytest.CaptureFixture
     assert second == r"and more name_=a\x07"
 
 
+def test_text_escapes_it_in_an_exception_too(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", style="text")
+    try:
+        raise ValueError("no\x1b[2J\nand more")
+    except ValueError:
+        logging.exception("failed")
+    *_, one, other = capsys.readouterr().err.splitlines()
+    assert (one, other) == (r"ValueError: no\x1b[2J", "and more")
+
+
 def test_text_where_it_is_asked_for_with_an_exception_below(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("feed", "prod", style="text")
     try:
