@@ -65,9 +65,7 @@ async def test_who_is_far_behind_pulls_when_a_request_is_used_up(
     """Neither for each message, nor after a silence."""
     await fill(log, BATCH // 3 + 1)
     await take(server.url, log.cluster, BATCH + 2)
-    assert (len(asked.pulls), asked.checks) == (2, 1), (
-        "it was asked once whether the consumer is there: at the beginning"
-    )
+    assert len(asked.pulls) == 2
 
 
 async def test_who_waits_hears_that_the_server_lives_and_asks_it_nothing(
@@ -87,27 +85,28 @@ async def test_who_waits_hears_that_the_server_lives_and_asks_it_nothing(
     messages = subscribe(server.url, log.cluster, "GangPermitted", history=False)
     waiting = asyncio.create_task(anext(messages))
     await until(lambda: beats, "a heartbeat")
-    assert (len(asked.pulls), asked.checks) == (1, 1)
+    assert len(asked.pulls) == 1
     await append(log, "binder", [permit("a/late")])
     assert (await waiting).event().subject == "a/late"
     assert len(asked.pulls) == 1
     await messages.aclose()
 
 
-@pytest.mark.parametrize(("status", "checks"), [("408", 0), ("409", 0), ("503", 1)])
+@pytest.mark.parametrize(("status", "checked"), [("408", False), ("409", False), ("503", True)])
 async def test_a_pull_that_the_server_ends_is_followed_by_another(
-    server: EmbeddedServer, log: MemoryLog, asked: Asked, status: str, checks: int
+    server: EmbeddedServer, log: MemoryLog, asked: Asked, status: str, checked: bool
 ) -> None:
     """It expired, or its leader changed. Where nobody answers, it waits until somebody does: that is said at once, and it
     would pull thousands of times a second."""
     messages = subscribe(server.url, log.cluster, "GangPermitted", history=False)
     waiting = asyncio.create_task(anext(messages))
     await until(lambda: asked.pulls, "a pull")
+    before = asked.checks
     connection = await Connection(server.url).connect()
     await connection.client.publish(asked.pulls[0], headers={"Status": status, "Description": "said"})
     await connection.close()
     await until(lambda: len(asked.pulls) == 2, "another pull")
-    assert asked.checks == 1 + checks
+    assert (asked.checks > before) is checked
     await append(log, "binder", [permit("a/late")])
     assert (await waiting).event().subject == "a/late"
     await messages.aclose()
