@@ -48,12 +48,13 @@ async def test_a_bug_of_what_moves_in_it_is_raised_where_it_is_served_and_where_
         raise KeyError("a bug")
 
     monkeypatch.setattr(mover, "run", run)
-    cluster = SimulatedCluster()
+    cluster, before = SimulatedCluster(), asyncio.all_tasks()
     await cluster.start()
     with pytest.raises(KeyError, match="a bug"):
         await cluster.serve(asyncio.Event())
     with pytest.raises(KeyError, match="a bug"):
         await cluster.stop()
+    assert asyncio.all_tasks() == before
 
 
 async def test_it_is_served_until_that_is_enough(cluster: SimulatedCluster) -> None:
