@@ -196,7 +196,7 @@ def test_a_small_queue_is_no_reason_not_to_start(exporter: str, monkeypatch: pyt
         ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "abc", "expected seconds, more than 0, not 'abc'"),
         ("OTEL_TRACES_SAMPLER", "some", "expected one of always_on, always_off, traceidratio, each also with parentb"),
         ("OTEL_TRACES_SAMPLER", " always_off ", "expected one of always_on, always_off, traceidratio, each also with"),
-        ("OTEL_TRACES_SAMPLER_ARG", "7", "expected a number from 0 to 1, not '7'"),
+        ("OTEL_TRACES_SAMPLER_ARG", "1.5", "expected a number from 0 to 1, not '1.5'"),
         ("OTEL_TRACES_SAMPLER_ARG", "nan", "expected a number from 0 to 1, not 'nan'"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
         ("OTEL_METRIC_EXPORT_TIMEOUT", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
