@@ -18,7 +18,7 @@ def dying_with_its_parent() -> Callable[[], None] | None:
     """
     if sys.platform != "linux":
         return None
-    libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
+    libc, parent = ctypes.CDLL(None), os.getpid()
 
     def arrange() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -196,7 +196,7 @@ async def _access(settings: Settings) -> Any:
     from services.kubernetes import access
 
     try:
-        return await BackgroundCall(lambda: access.load(settings.kubeconfig or None))(ACCESS_WITHIN_S)
+        return await BackgroundCall(lambda: access.load(settings.kubeconfig))(ACCESS_WITHIN_S)
     except TimeoutError as error:
         silent = "it, or a plugin that it names, said nothing"
         named = settings.kubeconfig or "the kubeconfig"

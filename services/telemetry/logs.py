@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 SHORTEST = 4
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; the rest came in as `extra`."""
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+"""What every record has, and what a formatter adds; the rest came in as `extra`."""
 
 
 _hidden: list[str] = []
@@ -76,9 +76,10 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
-        line = f"{time} {self._service} {record.levelname} {_without_secrets(record.getMessage())}{fields}"
-        line = "\n".join(map(printable, line.split("\n")))
-        return f"{line}\n{_without_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
+        text = f"{time} {self._service} {record.levelname} {_without_secrets(record.getMessage())}{fields}"
+        if record.exc_info:
+            text += f"\n{_without_secrets(self.formatException(record.exc_info))}"
+        return "\n".join(map(printable, text.split("\n")))
 
 
 def printable(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from typer.testing import CliRunner
@@ -81,6 +82,13 @@ async def test_what_a_service_is_given(role: str, given: dict[str, Any], monkeyp
     assert told == {"holder": chosen.holder, **given}
     assert [client._session.closed for client in clients] == [True] * len(clients)
     assert roles._taking(settings.read({"snapshot_after_bytes": 0}, {})) is None
+
+
+async def test_a_feed_is_given_all_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve, log, chosen = AsyncMock(), object(), settings.read(CHOSEN, {})
+    monkeypatch.setattr("services.feed.service.serve", serve)
+    await roles.run("feed", chosen, log, roles.Seat("feed", asyncio.Event()))
+    serve.assert_awaited_once_with(log, chosen)
 
 
 WITH_LOG = """

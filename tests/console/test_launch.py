@@ -380,11 +380,25 @@ async def test_a_file_for_nats_that_cannot_be_read_is_named_with_its_variable(va
             await roles.check_files("planner", chosen)
 
 
+async def test_a_file_that_this_user_may_not_read_is_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "ca").touch()
+    monkeypatch.setattr(Path, "open", opened)
+    chosen = settings.read({"nats_ca_file": str(tmp_path / "ca")}, {})
+    with pytest.raises(settings.InvalidSetting, match=r"^MUSTER_NATS_CA_FILE: .*ca: Permission denied$"):
+        await roles.check_files("planner", chosen)
+
+
 async def test_a_key_without_its_certificate_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "key").touch()
-    chosen = settings.read({"nats_key_file": str(tmp_path / "key")}, {})
+    key = {"nats_key_file": str(tmp_path / "key")}
     with pytest.raises(settings.InvalidSetting, match="expected MUSTER_NATS_CERTIFICATE_FILE beside it"):
-        await roles.check_files("planner", chosen)
+        await roles.check_files("planner", settings.read(key, {}))
+    await roles.check_files("planner", settings.read(key | {"nats_certificate_file": str(tmp_path / "key")}, {}))
 
 
 async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,6 +416,24 @@ async def test_a_kubeconfig_that_takes_its_time_keeps_nothing_else_waiting(monke
     ready.set()
     async with await opening:
         pass
+
+
+@pytest.mark.parametrize(("kubeconfig", "named"), [("its.yaml", "its.yaml"), ("", "the kubeconfig")])
+async def test_a_kubeconfig_that_says_nothing_is_no_access(
+    kubeconfig: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plugin waits for somebody, perhaps. As any that cannot be used, it may be asked again."""
+    ended = threading.Event()
+
+    def load(_: str) -> Access:
+        ended.wait()
+        return direct("http://h")
+
+    monkeypatch.setattr("services.kubernetes.access.load", load)
+    monkeypatch.setattr(roles, "ACCESS_WITHIN_S", 0.01)
+    with pytest.raises(AccessError, match=rf"^{named}: it, or a plugin that it names, said nothing within 0\.01 s$"):
+        await roles.check_files("ingest", settings.read({"kubeconfig": kubeconfig}, {}))
+    ended.set()
 
 
 GOOD = "clusters: {a: {uri: http://h, user: u, token: {env: T}}}"
@@ -443,3 +475,10 @@ async def test_a_federator_whose_files_cannot_be_used_is_never_ready(
             await beginning
         assert launch._exit_code(told.value) == code
     assert not health.ready
+
+
+async def test_keys_that_are_not_there_are_named(tmp_path: Path) -> None:
+    (tmp_path / "clusters.yaml").write_text(GOOD)
+    given = {"clusters_file": str(tmp_path / "clusters.yaml"), "body_keys_file": str(tmp_path / "none")}
+    with pytest.raises(settings.InvalidSetting, match="none: "):
+        await roles.check_files("federator", settings.read(given, {}))

@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from events.answers import Refused
 from events.cloudevents import CloudEvent, FeedMessage
 from events.feed import Feed
 from events.homes import open_log
 from services.cli.muster import app
+from services.console.location import open_location
 from services.feed import core
 
 runner = CliRunner()
@@ -151,3 +153,30 @@ def test_subscribe_tells_what_is_wrong_with_a_pattern(nats: str) -> None:
     wrong = runner.invoke(app, ["subscribe", "PodBond", "--nats", nats])
     assert wrong.exit_code == 2
     assert "did you mean PodBound" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("location", "cluster", "opened"),
+    [
+        (None, None, "of-the-settings"),
+        (None, "given", "given"),
+        ("/of-the-url", None, "of-the-url"),
+        ("/of-the-url", "given", "given"),
+        ("", None, "of-the-settings"),
+    ],
+)
+async def test_which_log_is_opened(
+    nats: str, location: str | None, cluster: str | None, opened: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_NATS_URL", nats)
+    monkeypatch.setenv("MUSTER_CLUSTER", "of-the-settings")
+    log = await open_location(None if location is None else f"{nats}{location}", cluster, create=True)
+    assert log.cluster == opened
+    await log.close()
+
+
+async def test_a_log_is_made_with_the_replicas_of_the_settings(nats: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which one server alone has none."""
+    monkeypatch.setenv("MUSTER_LOG_REPLICAS", "3")
+    with pytest.raises(Refused, match="replicas > 1 not supported"):
+        await open_location(nats, "replicated", create=True)

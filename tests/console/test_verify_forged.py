@@ -146,6 +146,11 @@ async def test_a_shard_comes_and_goes_by_its_own_word(world: World, left: bool) 
     assert said == f"event 0: {type(event).__name__} of b, by planner.a"
 
 
+async def test_a_writer_that_renews_its_last_word_or_leaves_is_no_difference(world: World) -> None:
+    assert await what_differs(world, "planner.a", ev.Renewed(), cause="renew") == ""
+    assert await what_differs(world, "planner.a", ev.PlannerLeft(shard="a"), cause="left") == ""
+
+
 @pytest.mark.parametrize("writer", ["ingest", "admin"])
 async def test_facts_and_policies_are_no_decisions(world: World, writer: str) -> None:
     """As it was: they were counted among the decisions, and never decided again."""
@@ -260,6 +265,22 @@ async def test_of_an_eviction_that_was_intended_there_is_one_outcome(kind: type)
     assert said == "event 0: PodEvicted, intended was nothing"
 
 
+@pytest.mark.parametrize("kind", [ev.PodEvicted, ev.EvictionFailed])
+async def test_what_became_of_an_eviction_names_it_too(kind: type) -> None:
+    world, uid = torn_down()
+    fact = world.state.pods[uid].fact
+    about: dict[str, Any] = {"uid": uid, "namespace": fact.namespace, "name": "other"}
+    outcome = kind(**about, **({"message": "no"} if kind is ev.EvictionFailed else {}))
+    said = await what_differs(world, "binder", outcome, cause="outcome")
+    assert said == f"event 0: {kind.__name__}, intended was {fact.namespace}/{fact.name}"
+
+
+async def test_a_mark_that_failed_names_it_too() -> None:
+    failed = ev.TimeoutMarkFailed(uid="a-0", namespace="default", name="other", message="")
+    said = await what_differs(timed_out(), "binder", failed, cause="outcome")
+    assert said == "event 0: TimeoutMarkFailed, intended was default/a-0"
+
+
 def timed_out() -> World:
     world = World()
     world.koordinator("default/a", 2, 2, {"mode": "NonStrict", "waiting_time_ms": 1_000})
@@ -286,6 +307,34 @@ async def test_of_a_mark_that_was_intended_there_is_one_outcome_however_often_it
     }[last]
     said = await what_differs(world, "binder", again, cause="outcome")
     assert said == f"event 0: TimeoutMark{last.removeprefix('Mark')}, intended was nothing"
+
+
+async def test_who_takes_a_purged_log_intends_what_is_not_settled_there() -> None:
+    """Who had it before may settle what was purged with its intent."""
+    world = timed_out()
+    written, open_ = (ev.TimeoutMarked(pods=((uid, "90"),)) for uid in ("a-0", "a-1"))
+    assert await what_differs(world, "binder", written, cause="outcome") == ""
+    for anew, said in ((False, None), (True, "")):
+        checks = Checks(world.state)
+        if anew:
+            checks.taken(ev.BinderTaken(holder="new"))
+        assert [checks.unintended(written), checks.unintended(open_)] == [said, None]
+        assert checks.before == (not anew)
+
+
+def test_a_binding_whose_permit_was_purged_is_no_difference_and_one_to_another_node_is() -> None:
+    """That of a pod whose permit is still there, or of a binder that came later, has it before it."""
+    world = World()
+    world.node("n0")
+    world.pod("alone")
+    world.plan()
+    world.judge()
+    checks, about = Checks(world.state), {"namespace": "default", "name": "x"}
+    assert checks.unintended(ev.PodBound(uid="alone", node="n1", **about | {"name": "alone"})) == "n0"
+    assert checks.unintended(ev.PodBound(uid="purged", node="n1", **about)) is None
+    assert checks.before == 1
+    checks.taken(ev.BinderTaken(holder="new"))
+    assert checks.unintended(ev.PodBound(uid="purged", node="n1", **about)) == ""
 
 
 def test_an_intent_that_etcd_took_back_and_the_next_have_an_outcome_each() -> None:

@@ -18,12 +18,13 @@ from pathlib import Path
 import nats.errors
 import pytest
 import uvloop
+from tenacity import RetryCallState
 
 from events.answers import Denied, Unanswered
 from events.client import Client
 from events.connection import _OPTIONS, Connection
 from events.log import Unavailable
-from events.patience import patiently
+from events.patience import patiently, retrying
 from events.server import EmbeddedServer
 from events.tls import Transport
 from tests.nats_server import connected
@@ -316,6 +317,25 @@ async def test_who_waits_for_an_answer_is_told_once(caplog: pytest.LogCaptureFix
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert told[0].startswith("prod: no answer; asked again for ")
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_who_waits_without_end_is_told_that(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask() -> str:
+        if not caplog.messages:
+            raise Unanswered("prod: no answer")
+        return "yes"
+
+    assert await patiently(ask, forever=True) == "yes"
+    assert caplog.messages == ["prod: no answer; asked again until it is answered"]
+
+
+def test_it_is_asked_again_at_random_intervals_that_grow_to_a_second() -> None:
+    again, longest = retrying(), []
+    asked = RetryCallState(again, None, (), {})
+    for asked.attempt_number in (1, 4, 30):
+        longest.append(max(again.wait(asked) for _ in range(200)))
+    assert 0.0 < longest[0] <= 0.02 < longest[1] <= 0.16 < longest[2] <= 1.0
 
 
 async def test_an_answer_that_comes_soon_is_worth_no_word(

@@ -12,14 +12,12 @@ from contextlib import AbstractContextManager, aclosing, closing, suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from events import sqlite
 from events.answers import Refused
 from events.envelope import Stored
-from events.homes import copy, is_server, open_log, split, without_credentials
+from events.homes import copy, open_log
 from events.jetstream import JetStreamLog
 from events.log import Conflict, EventLog, LogError, TooLarge, Unavailable
 from events.memory import MemoryLog
@@ -41,22 +39,6 @@ def stored(sequence: int, cluster: str) -> Stored:
 
 
 # ------------------------------------------------------------------------------------------------------------ by name
-
-
-@pytest.mark.parametrize(
-    ("location", "shown"),
-    [
-        ("nats://u:secret@h:1,v:hidden@i:2", "nats://h:1,i:2"),
-        ("nats://u:secret@h:1,nats://v:hidden@i:2", "nats://h:1,nats://i:2"),
-        ("nats://h:1,i:2", "nats://h:1,i:2"),
-        ("nats://u:sec,ret@h:1", "nats://h:1"),
-        ("u:sec,ret@h", "h"),
-        ("u:sec@ret,more@h", "h"),
-        ("at@home.db", "at@home.db"),
-    ],
-)
-def test_what_may_be_a_password_is_shown_to_nobody(location: str, shown: str) -> None:
-    assert without_credentials(location) == shown
 
 
 async def test_a_url_and_a_path(server: EmbeddedServer, cluster: str, tmp_path: Path) -> None:
@@ -87,15 +69,6 @@ async def test_a_url_and_a_path(server: EmbeddedServer, cluster: str, tmp_path: 
 async def test_a_location_that_is_none_says_what_was_expected(location: str, cluster: str, expected: str) -> None:
     with pytest.raises(LogError, match=expected):
         await open_log(location, cluster)
-
-
-@given(st.text(alphabet="nats:/[]@,%.1-é℀ \t", max_size=30))
-def test_any_text_is_a_location_or_none(text: str) -> None:
-    """℀ is a/c to a URL, and may not stand in a host."""
-    with suppress(LogError):
-        servers, _ = split(f"nats://{text}")
-        assert is_server(servers)
-        assert split(servers) == (servers, "")
 
 
 async def test_a_new_file_needs_a_cluster(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def test_it_is_ready_when_start_returns_and_gone_when_stop_does(tmp_path: Path) 
         pid = running.pid
     assert not answers(server.port)
     assert not alive(pid)
-    server.stop()  # once more is no error
+    for once_more in (server.stop, server.kill):
+        once_more()  # is no error
     with pytest.raises(ServerError, match="not running"):
         _ = server.pid
 
@@ -142,6 +143,27 @@ def test_an_interrupt_at_the_terminal_is_its_parents(tmp_path: Path) -> None:
         assert os.getsid(server.pid) == server.pid
 
 
+def test_one_that_ended_by_itself_is_not_alive_and_a_stopped_one_is(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        server.pause()
+        assert server.alive
+        os.kill(server.pid, signal.SIGKILL)
+        while server.alive:
+            pass
+    assert not server.alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_however_often_it_was_down_no_port_stays_held(tmp_path: Path) -> None:
+    """Each is a file descriptor of the parent's."""
+    before = set(os.listdir("/proc/self/fd"))
+    with EmbeddedServer(tmp_path) as server:
+        for _ in range(2):
+            server.kill()
+            server.start()
+    assert set(os.listdir("/proc/self/fd")) <= before, "while the object is there, too"
+
+
 def test_starting_twice_is_refused(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path) as server, pytest.raises(ServerError, match="runs already"):
         server.start()
@@ -161,6 +183,13 @@ def test_it_listens_on_loopback_alone(tmp_path: Path) -> None:
 
 def test_the_log_tells_why_it_did_not_start(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match=r"ended with status 1:\n.*Parse error"):
+        EmbeddedServer(tmp_path, extra="nonsense: {").start()
+
+
+def test_the_log_is_told_whatever_its_bytes_are(tmp_path: Path) -> None:
+    """That of an earlier start may have been cut off within a character."""
+    (tmp_path / "nats-server.log").write_bytes(b"\xc3\n")
+    with pytest.raises(ServerError, match=r"ended with status 1:\n\ufffd\n.*Parse error"):
         EmbeddedServer(tmp_path, extra="nonsense: {").start()
 
 
@@ -184,6 +213,28 @@ def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     parent.stdout.close()
     while alive(pid):
         pass
+
+
+FORKS = """
+import os
+from events.children import dying_with_its_parent
+
+def forked(run):
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    run()
+    os._exit(7)
+
+arrange = dying_with_its_parent()
+print(forked(arrange), forked(lambda: os._exit(forked(arrange))))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's PR_SET_PDEATHSIG is Linux's")
+def test_whose_parent_ended_before_that_was_arranged_ends_by_itself() -> None:
+    """The kernel tells of no parent but the one that it has by then."""
+    ended = subprocess.run([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, check=True)
+    assert ended.stdout == b"7 1\n"
 
 
 def test_the_bundled_binary_is_found() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,7 +18,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from events import GangPermitted
-from events.answers import Denied
+from events.answers import Denied, Refused
 from events.client import Client
 from events.cloudevents import PatternError
 from events.connection import Connection
@@ -26,7 +27,7 @@ from events.log import LogError
 from events.memory import MemoryLog
 from events.objects import Binding, NodeBindings
 from events.server import EmbeddedServer
-from events.subscription import subscribe
+from events.subscription import ACK_WAIT_S, subscribe
 from services.feed import core
 from tests.events.proxy import proxy
 from tests.feed.commits import append
@@ -93,6 +94,7 @@ async def test_one_message_is_in_hand_and_only_the_place_of_a_name_is_kept(
     listed = json.loads(await feed._api(f"CONSUMER.LIST.{feed.stream}"))["consumers"]
     (found,) = [consumer for consumer in listed if consumer["name"].startswith(durable or "subscriber-")]
     assert (found["config"]["max_ack_pending"], found["num_ack_pending"]) == (1, 1)
+    assert found["config"]["ack_wait"] == ACK_WAIT_S * 1_000_000_000, "who takes his time is not sent it again"
     assert found["config"].get("inactive_threshold") == (kept_s and kept_s * 1_000_000_000)
     await messages.aclose()
 
@@ -127,6 +129,34 @@ async def test_who_was_away_for_longer_than_the_feed_keeps_its_events_is_told(
     caplog.clear()
     await take(server.url, log.cluster, 1, "GangPermitted")
     assert not caplog.text, "nobody was away"
+
+
+async def test_the_one_message_that_was_forgotten_behind_what_was_taken_is_told(
+    server: EmbeddedServer, log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was in hand when it left counts as taken once the feed has forgotten that: so the server has it."""
+    await take(server.url, log.cluster, 2, durable="away")
+    feed = await Feed.open(server.url, log.cluster)
+    for forgotten, told in (((1, 2), []), ((3, 4), ["4 to 4"])):
+        for sequence in forgotten:
+            await feed._api(f"STREAM.MSG.DELETE.{feed.stream}", {"seq": sequence})
+        await take(server.url, log.cluster, 1, durable="away")
+        assert re.findall(r"\d+ to \d+", caplog.text) == told
+    await feed.close()
+
+
+async def test_who_may_not_ask_what_the_feed_has_is_served_all_the_same(tmp_path: Path) -> None:
+    """Permissions of an earlier version: whether something is lost to it, nobody says then."""
+    denied = '{ publish: { deny: "$JS.API.STREAM.INFO.>" } }'
+    users = "authorization { users: [ { user: owner, password: one }, %s ] }"
+    reader = f"{{ user: reader, password: one, permissions: {denied} }}"
+    with EmbeddedServer(tmp_path, extra=users % reader) as server:
+        log = MemoryLog("old")
+        await append(log, "binder", [tick(0), tick(1)])
+        async with feeding(log, server.url, user="owner", password="one"):
+            for _ in range(2):
+                (message,) = await take(server.url, "old", 1, durable="one", user="reader", password="one")
+                assert message.id == "1.0"
 
 
 async def test_who_is_told_to_end_in_the_moment_of_a_message_ends_behind_it(
@@ -216,6 +246,21 @@ async def test_a_server_that_answers_no_pull_is_left(
         assert cut_off
 
 
+async def test_who_has_ended_leaves_nothing_running(server: EmbeddedServer, log: MemoryLog) -> None:
+    """A connection is a few tasks, and pings the server every second."""
+    before = asyncio.all_tasks()
+    await take(server.url, log.cluster, 1)
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_somebody_else_published_into_the_feed_has_no_id(server: EmbeddedServer, log: MemoryLog) -> None:
+    connection = await Connection(server.url).connect()
+    await connection.publish(f"muster-feed.{log.cluster}.Ticked.by.hand", b"x")
+    await connection.close()
+    last = (await take(server.url, log.cluster, 9))[-1]
+    assert (last.id, last.body) == ("", b"x")
+
+
 async def test_a_name_is_bound_to_its_pattern(server: EmbeddedServer, log: MemoryLog) -> None:
     await take(server.url, log.cluster, 1, "GangPermitted", durable="one")
     with pytest.raises(LogError, match=r"'one' subscribes to .*GangPermitted.>, not to .*Ticked"):
@@ -258,6 +303,19 @@ async def test_whose_pulls_are_refused_is_told(server: EmbeddedServer, log: Memo
     with pytest.raises(LogError, match=r"'bounded' may not be asked for 256 .*: Exceeded MaxRequestBatch of 1"):
         await asyncio.wait_for(anext(subscribe(server.url, cluster, "GangPermitted", durable="bounded")), 10)
     await feed.close()
+
+
+async def test_what_the_server_refuses_is_told_in_its_words(server: EmbeddedServer, cluster: str) -> None:
+    """Of a feed that is there nobody is told that there is none."""
+    stream = f"muster-feed-{cluster}"
+    connection = await Connection(server.url).connect()
+    bounded = {"name": stream, "subjects": [f"muster-feed.{cluster}.>"], "max_consumers": 1}
+    await connection.create_stream(bounded)
+    await connection.publish(f"muster-feed.{cluster}.Ticked", b"x")
+    await connection.close()
+    await take(server.url, cluster, 1, durable="first")
+    with pytest.raises(Refused, match="maximum consumers limit reached"):
+        await take(server.url, cluster, 1, durable="second")
 
 
 async def test_errors_name_what_was_expected(server: EmbeddedServer, cluster: str) -> None:

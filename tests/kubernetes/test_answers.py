@@ -55,6 +55,35 @@ def test_only_the_api_servers_own_yes_is_one(code: int, body: bytes, outcome: st
     assert outcome == "bound" or f"create pods/binding default/p: {code}" in found.message
 
 
+@pytest.mark.parametrize(
+    ("code", "message", "final", "going"),
+    [
+        (409, f"binding pods: {TOO_LARGE}", True, False),
+        (500, TOO_LARGE, True, False),
+        (503, f"a webhook's etcd: {TOO_LARGE}", False, False),
+        (500, f"{TOO_LARGE}, says a webhook", False, False),
+        (403, 'unable to create new content in namespace "a" because it is being terminated', False, True),
+        (409, "a pod of that name is there, because it is being terminated", False, False),
+        (403, 'events is forbidden: User "binder" cannot create resource "events"', False, False),
+    ],
+)
+def test_which_refusal_is_for_good_and_which_the_end_of_a_namespace(
+    code: int, message: str, final: bool, going: bool
+) -> None:
+    error = ApiError("create events a/b", code, "", message)
+    assert (error.final, error.namespace_is_going) == (final, going)
+    assert error.retryable == (code >= 500 and not final)
+
+
+def test_what_is_always_served_and_not_found_is_in_doubt_unless_a_status_says_it() -> None:
+    """A gateway that lost its way says nothing of what the API server did with it."""
+    error = NotFound("create jobs a/b", 404, "", "404 page not found").of_served()
+    assert isinstance(error, Unreachable)
+    assert error.sent
+    told = NotFound("create jobs a/b", 404, "NotFound", 'namespaces "a" not found')
+    assert told.of_served() is told
+
+
 @pytest.mark.parametrize("code", [409, 500])
 def test_a_binding_that_etcd_can_never_take_is_refused_for_good(code: int) -> None:
     body = json.dumps({"kind": "Status", "message": f"binding pods: {TOO_LARGE}"}).encode()

@@ -83,9 +83,17 @@ def test_a_name_that_is_not_utf_8_is_told(capsys: pytest.CaptureFixture[str]) ->
 def test_text_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     logs.configure("feed", "prod")
-    logging.warning("set aside", extra={"place": 17})
+    logging.warning("set aside", extra={"place": 17, "why": r"no \d"})
     line = capsys.readouterr().err
-    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} feed WARNING set aside place=17\n", line)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} feed WARNING set aside place=17 why=no \\d\n", line)
+
+
+def test_what_another_handler_made_of_a_record_is_no_field() -> None:
+    record = logging.makeLogRecord({"msg": "set aside %s", "args": ("it",), "place": 17})
+    logging.Formatter("%(asctime)s %(message)s").format(record)
+    line = json.loads(logs.JsonFormatter("feed", "prod").format(record))
+    assert line.keys() == {"time", "level", "service", "cluster", "message", "logger", "place"}
+    assert logs.TextFormatter("feed").format(record).endswith(" set aside it place=17")
 
 
 def test_text_escapes_what_a_terminal_would_act_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +102,16 @@ def test_text_escapes_what_a_terminal_would_act_on(capsys: pytest.CaptureFixture
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith(r"403 Forbidden: no\x1b[2J")
     assert second == r"and more name_=a\x07"
+
+
+def test_text_escapes_it_in_an_exception_too(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("feed", "prod", style="text")
+    try:
+        raise ValueError("no\x1b[2J\nand more")
+    except ValueError:
+        logging.exception("failed")
+    *_, one, other = capsys.readouterr().err.splitlines()
+    assert (one, other) == (r"ValueError: no\x1b[2J", "and more")
 
 
 def test_text_where_it_is_asked_for_with_an_exception_below(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,7 @@ def test_a_gangs_trace_is_one_over_all_processes(process: Process, spans: InMemo
     assert {span.context.trace_id for span in parts} == {root.context.trace_id}
     assert [span.parent.span_id for span in parts if span.parent] == [root.context.span_id] * 4
     assert root.parent is None
+    assert len({span.context.span_id for span in (*parts, root)}) == 5
     assert [span.resource.attributes["service.name"] for span in parts] == ["ingest", "planner", "binder", "binder"]
     assert (parts[0].start_time, parts[0].end_time) == (1_000, 2_000)
     assert dict(parts[0].attributes or {}) == {"muster.group": "default/train", "pods": 4}
@@ -57,9 +58,9 @@ def test_each_gang_has_a_trace_of_its_own_and_a_later_one_of_that_name_another(
     process: Process, spans: InMemorySpanExporter
 ) -> None:
     process("planner")
-    for group, first_place in (("default/a", 17), ("default/b", 17), ("default/a", 99)):
+    for group, first_place in (("default/a", 17), ("default/b", 17), ("default/a", 99), ("default/a1", 7)):
         telemetry.gang_span("plan", group, first_place, 1, 2)
-    assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 3
+    assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 4
 
 
 def test_a_gangs_ids_are_those_of_its_root_alone(process: Process, spans: InMemorySpanExporter) -> None:
@@ -137,8 +138,9 @@ def test_instruments_count_while_on(metrics: InMemoryMetricReader) -> None:
     telemetry.attach(None)
     telemetry.COMMITS.add(1, writer="binder")
 
-    (commits,) = found["muster.log.commits"].data.data_points
-    assert (commits.value, dict(commits.attributes)) == (2, {"writer": "binder"})
+    for counted in (found, _metrics(metrics)):
+        (commits,) = counted["muster.log.commits"].data.data_points
+        assert (commits.value, dict(commits.attributes)) == (2, {"writer": "binder"})
     assert found["muster.log.lag"].data.data_points[0].value == 5
     (cycle,) = found["muster.cycle.duration"].data.data_points
     assert cycle.explicit_bounds == telemetry.DURATIONS_S
@@ -155,6 +157,7 @@ def test_instruments_count_while_on(metrics: InMemoryMetricReader) -> None:
         ("auto", {"OTEL_METRICS_EXPORTER": "otlp"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318"}, True),
+        ("auto", {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:4318"}, True),
         ("auto", {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://collector:4318"}, False),
         ("auto", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
         ("on", {}, True),
@@ -175,6 +178,14 @@ def test_exporters_as_the_standard_variables_say() -> None:
     MeterProvider(metric_readers=[reader]).shutdown()  # or its thread would speak up in the middle of another test
 
 
+@pytest.mark.parametrize("exporter", ["otlp", "console"])
+def test_a_small_queue_is_no_reason_not_to_start(exporter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenTelemetry's own default of what goes out together is larger than this."""
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "100")
+    (processor,), _ = exporters({**os.environ, "OTEL_TRACES_EXPORTER": exporter, "OTEL_METRICS_EXPORTER": "none"})
+    processor.shutdown()
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
@@ -185,14 +196,19 @@ def test_exporters_as_the_standard_variables_say() -> None:
         ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "abc", "expected seconds, more than 0, not 'abc'"),
         ("OTEL_TRACES_SAMPLER", "some", "expected one of always_on, always_off, traceidratio, each also with parentb"),
         ("OTEL_TRACES_SAMPLER", " always_off ", "expected one of always_on, always_off, traceidratio, each also with"),
-        ("OTEL_TRACES_SAMPLER_ARG", "7", "expected a number from 0 to 1, not '7'"),
+        ("OTEL_TRACES_SAMPLER_ARG", "1.5", "expected a number from 0 to 1, not '1.5'"),
         ("OTEL_TRACES_SAMPLER_ARG", "nan", "expected a number from 0 to 1, not 'nan'"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "0", "expected milliseconds, a whole number of at least 1, not '0'"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", str(2**31), "expected a whole number of at least 1, not '2147483648'"),
         ("OTEL_BSP_SCHEDULE_DELAY", "-1", "expected milliseconds, a whole number of at least 1, not '-1'"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "abc", "expected a whole number of at least 1, not 'abc'"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "expected at most OTEL_BSP_MAX_QUEUE_SIZE, 2048, not 4096"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318/hunter2", "expected the URL of a collector, such as http://c"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:hunter2@h:99999", "expected the URL of a collector, such as h"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://:4318", "expected the URL of a collector, such as http://collector"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:0", "expected the URL of a collector, such as http://collector"),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://hunter2", "expected the URL of a collector, such as http://"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer hunter2", "expected name=value, with commas between"),
     ],
@@ -221,6 +237,24 @@ def test_variables_that_are_right_are_taken() -> None:
             "OTEL_BSP_MAX_QUEUE_SIZE": "100",
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "values"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", ("http://h", "https://h:1")),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", ("gzip", "Deflate", "none")),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", ("0.001", str(2**31 - 1))),
+        ("OTEL_METRIC_EXPORT_INTERVAL", ("1", str(2**31 - 1))),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", ("1", str(2**31 - 1))),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", ("1", "2048")),
+        ("OTEL_TRACES_SAMPLER_ARG", ("0", "1")),
+        ("OTEL_TRACES_EXPORTER", ("otlp", "console", "none")),
+    ],
+)
+def test_what_is_just_right_is_taken(variable: str, values: tuple[str, ...]) -> None:
+    for value in values:
+        check({variable: value})
 
 
 def test_a_queue_may_be_smaller_than_what_goes_out_together_by_default() -> None:
@@ -262,6 +296,8 @@ def test_what_is_secret_of_the_variables() -> None:
 
 
 def test_the_environment_may_name_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Sdk("planner", "prod", [], [])._traces.resource.attributes
+    assert (found["service.name"], found["service.namespace"]) == ("planner", "muster")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.namespace=ours,muster.cluster=other,rack=7")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "planner-eu")
     found = Sdk("planner", "prod", [], [])._traces.resource.attributes
