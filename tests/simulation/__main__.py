@@ -27,7 +27,7 @@ if "--plant" in sys.argv:  # before anything of the services is imported
 from tests.simulation import counter, shorten, sweep
 from tests.simulation.history import WORKLOADS, history, plan
 from tests.simulation.plan import PHASES_OF, Plan
-from tests.simulation.planting import BEYOND_FROM, MIXED
+from tests.simulation.planting import BEYOND_FROM, DENSE, LEASED_FROM, MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 from tests.simulation.small import PREFIX, SCRIPTS
 from tests.simulation.sweep import PAIRS
@@ -151,8 +151,10 @@ def _sweep(names: list[str], of: str, most: int | None, workers: int) -> int:
 
 
 def _first(workload: str) -> int:
-    """Behind those that were counted; of long histories one that has everything."""
-    return counter.read().next if workload == MIXED else BEYOND_FROM if workload in PHASES_OF else 0
+    """Behind those that were counted; of long and dense histories one that has everything."""
+    if workload == MIXED:
+        return counter.read().next
+    return LEASED_FROM if workload == DENSE else BEYOND_FROM if workload in PHASES_OF else 0
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

@@ -16,7 +16,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.feed_stream import FeedStream
 from tests.simulation.launch import CLUSTER
 from tests.simulation.loop import STOPPED
-from tests.simulation.planting import FED_FROM, FEDERATED
+from tests.simulation.planting import FED_FROM, FEDERATIONS
 from tests.simulation.processes import Process
 from tests.simulation.supervisor import Starts
 from tests.simulation.witness import Violation
@@ -39,7 +39,7 @@ class Feeds(Starts):
         self.stream = FeedStream(world.broker, world.safely)
         self._source = random.Random(f"{world.plan.seed}/feeds")
         self.is_wanted = (
-            world.plan.seed >= FED_FROM and world.plan.workload != FEDERATED and self._source.random() < FED
+            world.plan.seed >= FED_FROM and world.plan.workload not in FEDERATIONS and self._source.random() < FED
         )
 
     def begin(self) -> None:

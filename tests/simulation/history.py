@@ -6,7 +6,7 @@ from tests.simulation import plan as drawn
 from tests.simulation import sweep
 from tests.simulation.federation.history import Federation
 from tests.simulation.plan import Plan
-from tests.simulation.planting import FEDERATED, LONG_FEDERATED
+from tests.simulation.planting import FEDERATIONS
 from tests.simulation.world import World
 
 History = World | Federation
@@ -21,4 +21,4 @@ def plan(seed: int, workload: str) -> Plan:
 def history(plan: Plan) -> History:
     if plan.workload in sweep.WORKLOADS:
         return sweep.history(plan)
-    return Federation(plan) if plan.workload in (FEDERATED, LONG_FEDERATED) else World(plan)
+    return Federation(plan) if plan.workload in FEDERATIONS else World(plan)

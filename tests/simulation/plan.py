@@ -27,6 +27,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.federation.training import OF_OPERATORS, Training
 from tests.simulation.planting import (
     BEYOND_FROM,
+    DENSE,
     DLRM,
     FED_FROM,
     FEDERATED,
@@ -49,7 +50,7 @@ WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services, FE
 """What users do: a little of everything, the services of a real cluster, or jobs for one of several clusters."""
 PHASES_OF = {LONG: MIXED, LONG_FEDERATED: FEDERATED}
 """What long histories have in each of their phases."""
-WORKLOADS |= {long: WORKLOADS[of] for long, of in PHASES_OF.items()}
+WORKLOADS |= {long: WORKLOADS[of] for long, of in PHASES_OF.items()} | {DENSE: WORKLOADS[MIXED]}
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
@@ -84,7 +85,7 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
-PACES |= {long: PACES[of] for long, of in PHASES_OF.items()}
+PACES |= {long: PACES[of] for long, of in PHASES_OF.items()} | {DENSE: PACES[MIXED]}
 PHASES, PHASE_S = 12, 1_000.0
 """Of a long history: how many times trouble begins, and what the plan has between two of its beginnings."""
 IDLE, IDLE_S = 0.1, 400.0
@@ -114,6 +115,9 @@ LATER = {
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)
 """And of the last one."""
+DENSER = (3, 8)
+"""Of dense histories: how many more there are of one of these tables, and of what strikes whole processes, servers and
+watches, half as often as those."""
 OF_FEDERATOR = (5, 14)
 """As above, of federated histories."""
 OPERATORS = (1, 4)
@@ -197,12 +201,25 @@ def _long(seed: int, workload: str) -> Plan:
     return Plan(seed, steps, faults, workload)
 
 
+def _dense(seed: int) -> Plan:
+    """What a mixed history has, and more of one kind: what is rare comes together."""
+    drawn, source = plan(seed), random.Random(f"{seed}/dense")
+    table = source.choice([table for first, _, table in LATER.values() if seed >= first])
+    others = [row for row in faulty.DRAWS if row.on == ("",)]
+    scale = sum(row.weight for row in table) / sum(row.weight for row in others) / 2
+    among = (*table, *(row._replace(weight=row.weight * scale) for row in others))
+    more = faulty.draw(source, source.randint(*DENSER), 0.5, PACES[DENSE].trouble_s, among)
+    return Plan(seed, drawn.steps, [*drawn.faults, *more], DENSE)
+
+
 def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
     """What the seed says, of this workload. Whether what comes in windows happens depends on what did before. `since`:
     the seed of the long history that this is a phase of."""
     goes_beyond = (seed if since is None else since) >= BEYOND_FROM
     if of in PHASES_OF:
         return _long(seed, of)
+    if of == DENSE:
+        return _dense(seed)
     source, swarm, pace = random.Random(seed), Swarm(seed), PACES[of]
     weights, rows = swarm.weights(WORKLOADS[of].weights), swarm.rows(faulty.DRAWS)
     steps = workload.draw(source, source.randint(*pace.steps), 0.2, pace.trouble_s, weights)

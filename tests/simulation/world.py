@@ -42,7 +42,7 @@ from tests.simulation.leases import Claims, Holding, Leases
 from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
-from tests.simulation.planting import FEDERATED, FURTHER_FROM, LATEST_FROM, LEASED_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import FEDERATIONS, FURTHER_FROM, LATEST_FROM, LEASED_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
@@ -123,7 +123,7 @@ class World(Ending):
 
     def _leases(self, supervisor: Supervisor) -> Holding:
         """As in earnest, or a model."""
-        if self.plan.seed < LEASED_FROM or self.plan.workload == FEDERATED:
+        if self.plan.seed < LEASED_FROM or self.plan.workload in FEDERATIONS:
             return Leases(self.loop, self.source, supervisor.end)
         self.broker.leases.violated = self.fail
         return Claims(self.broker.leases, CLUSTER, supervisor.ever, self.broker.replicas)
