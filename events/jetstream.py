@@ -442,7 +442,6 @@ class JetStreamLog:
         breaks = self.connection.breaks
         self._seen = max(self._seen, place)
         await self._surely(self._look_for_known)
-        self._found_behind = breaks
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
         first = max(place if self.domain else place + 1, state.first_seq)

@@ -24,6 +24,7 @@ from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
 
 if TYPE_CHECKING:
+    from events.jetstream import JetStreamLog
     from events.sqlite import SqliteLog
     from tests.simulation.broker import Broker
     from tests.simulation.kube import ApiServer
@@ -51,12 +52,22 @@ def cut_off(world: World) -> str:
         if not process.link.connected or process.link.silent_until_s > world.loop.now_s:
             return f"{process} does not reach the log"
     reader = world.supervisor.leases.holders.get("ingest")
-    for process in (*world.supervisor.deciders(), *([] if reader is None else [reader])):
-        if not process.has_found_its_log:
-            return f"{process} has not looked which log it is"
+    if reader is not None and not reader.has_found_its_log:
+        return f"{reader} has not looked which log it is"
+    for process in world.supervisor.deciders():
+        if not _knows_its_end(process.log, world.broker):
+            return f"{process} knows another log"
     if world.kube.awaited_by(world.supervisor.alive()):
         return "an answer of the API server is awaited"
     return ""
+
+
+def _knows_its_end(log: JetStreamLog, broker: Broker) -> bool:
+    """Whether the last commit that somebody knows stands where he knows it: he may have come to the same place."""
+    if (known := log._known) is None:
+        return True
+    there = broker.stored[known.sequence - 1 : known.sequence]
+    return [(one.subject, one.message_id) for one in there] == [(known.subject, known.message_id)]
 
 
 def restless(world: World) -> str:
