@@ -194,6 +194,33 @@ def test_a_run_that_was_released_is_held_again_when_a_second_list_shows_it_so() 
     assert [[one.uid for one in said] for said in again] == [[], [], [], [held.uid]]
 
 
+async def test_what_a_list_shows_held_again_another_list_tells_though_nothing_happens_there() -> None:
+    """Seed 4709 of the histories of the service: the cluster's own log vouched for what had been seen, no second list was
+    asked for, and the run was held for good."""
+    world = Federation(b=0)
+    world.accept(identified=True)
+    decider: Any = SimpleNamespace(state=world.state, log=SimpleNamespace(cluster="fed"))
+    polling = Polling(decider, Hand(), {B: Agenda()})
+    held = run(world, state="waiting", held=True)
+    listing = Listing(runs=(held,), clock_ms=0, held=(Described(run=held, owner=OURS),))
+
+    async def vouches(_: object) -> bool:
+        return True
+
+    async def listed(_: object) -> Listing:
+        return listing
+
+    reach: Any = SimpleNamespace(log=SimpleNamespace(vouches=vouches, listed=listed), backend=None)
+    world.append(*polling._seen(B, listing, 0, ()))
+    answer = await polling._ask(B, reach, 1)
+    assert isinstance(answer, Listing)
+    said = polling._seen(B, answer, 1, ())
+    assert [one.uid for one in of_type(said, ev.SubmissionHeld)] == [held.uid]
+    world.append(*said)
+    polling._seen(B, listing, 2, ())
+    assert isinstance(await polling._ask(B, reach, 2), Unchanged), "it is held in the log as well"
+
+
 async def test_a_cluster_that_did_not_answer_is_swept_again_at_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was only an hour later, where no job was open: what had come late until then stayed."""
     polled, polls = Polled(), Polls(monkeypatch, 20)

@@ -139,11 +139,12 @@ class Polling:
         return max(self._clock.now_ns(), self._state.clock.time_ns)
 
     async def _ask(self, account: str, reach: Reach, asked_ns: int) -> Listing | Unchanged | Silent:
-        """The cluster's log where that can say it, else the cluster."""
+        """The cluster's log where that can say it, else the cluster. Of what a list shows held again another list has to
+        tell, though nothing happens there (`_held_again`)."""
         if reach.log is None:
             return await reach.backend.observe()
         cluster = self._state.clusters[account]
-        if cluster_log.needs_list(self._state, cluster, asked_ns):
+        if self._held.get(account) or cluster_log.needs_list(self._state, cluster, asked_ns):
             return await reach.log.listed(reach.backend)
         vouched = await reach.log.vouches(cluster_log.watched(self._state, cluster, self._decider.log.cluster))
         return Unchanged() if vouched else await reach.log.listed(reach.backend)
