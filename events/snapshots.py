@@ -30,8 +30,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     """As it is kept."""
     commit: str = ""
-    """The message id of that commit, or of what had none a digest, by which the log knows its own; empty where it is not
-    known."""
+    """A digest of that commit, by which the log knows its own; in snapshots of earlier versions its message id; empty
+    where it is not known."""
 
 
 class Snapshots(Protocol):

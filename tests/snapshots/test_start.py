@@ -222,6 +222,29 @@ async def test_one_behind_a_message_of_nobodys_is_known_by_that(
         assert await is_of_another(log, kept)
 
 
+async def test_one_behind_a_commit_that_another_log_has_at_another_time_is_not_its_own(
+    log: EventLog, commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 662815: behind a log that was set back a planner decided the same at the same place. Its message id is none of
+    the time. An earlier version's snapshots have that alone."""
+    await put_commits(log, commits)
+    last, there = commits[-1], [commits[-1]]
+
+    async def at(_: int) -> Stored:
+        return there[0]
+
+    monkeypatch.setattr(log, "at", at)
+    kept = await put_snapshot(log, folded(commits, last.sequence), commit=await commit_at(log, last.sequence))
+    earlier = msgspec.structs.replace(kept, commit=last.message_id)
+    assert not await is_of_another(log, kept)
+    assert not await is_of_another(log, earlier)
+    header = envelope.decode_header(last)
+    there[0] = msgspec.structs.replace(
+        last, header=envelope.encode_header(msgspec.structs.replace(header, time_ns=header.time_ns + 1))
+    )
+    assert await is_of_another(log, kept)
+
+
 # ------------------------------------------------------------------------------------------------------------- purged
 
 
