@@ -72,7 +72,8 @@ async def test_what_another_feed_has_read_before_it_was_purged_is_not_left_out(
         taken = await take(server.url, cluster, 6)
     await other.close()
     assert [message.id for message in taken] == [f"{n}.0" for n in range(1, 7)]
-    assert "another feed goes on behind 2.0" in vars(caplog.records[0])["reason"]
+    reasons = [vars(record).get("reason", "") for record in caplog.records]  # a slow server is told of, too
+    assert any("another feed goes on behind 2.0" in reason for reason in reasons)
     assert "is gone" not in caplog.text
 
 
