@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tests.simulation.planting import FED_FROM, Plant
+from tests.simulation.planting import FED_FROM, Plant, plants_from
 
 CORE, SERVICE, STREAM = "services.feed.core", "services.feed.service", "events.feed"
 
 
-def _plant(what: str, module: str, *changes: tuple[str, str]) -> Plant:
-    return Plant(what, module, changes, first=FED_FROM)
-
+_plant = plants_from(FED_FROM)
 
 FEED: dict[str, Plant] = {
     "published again": _plant(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tests.simulation.planting import LEASED_FROM, Plant
+from tests.simulation.planting import LEASED_FROM, Plant, plants_from
 
 LEASE, LAUNCH = "events.lease", "services.console.launch"
 
 
-def _plant(what: str, module: str, *changes: tuple[str, str]) -> Plant:
-    return Plant(what, module, changes, first=LEASED_FROM)
-
+_plant = plants_from(LEASED_FROM)
 
 LEASES: dict[str, Plant] = {
     "dead too soon": _plant(

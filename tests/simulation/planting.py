@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
@@ -73,6 +73,15 @@ class Plant(NamedTuple):
     @property
     def modules(self) -> list[str]:
         return list(dict.fromkeys([self.module, *(module for module, _, _ in self.elsewhere)]))
+
+
+def plants_from(first: int) -> Callable[..., Plant]:
+    """For those that no seed before this one can show: what is wrong, the module, the changes."""
+
+    def plant(what: str, module: str, *changes: tuple[str, str]) -> Plant:
+        return Plant(what, module, changes, first=first)
+
+    return plant
 
 
 class NotPlanted(Exception):

@@ -20,6 +20,7 @@ from tests.simulation.faults import APART, BEYOND, DRAWS, FED, FURTHER, LATEST, 
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
 from tests.simulation.planting import (
     BEYOND_FROM,
+    DENSE,
     DLRM,
     FED_FROM,
     FEDERATED,
@@ -112,6 +113,17 @@ def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> N
         assert sum(outcome.faults.values()) >= FAULTS
         told.update(outcome.seen)
     assert min(told[one] for one in ("JobPlaced", "StopIntended", "RemainsCleared", "GangPermitted")) > 0
+
+
+def test_dense_histories_have_more_of_one_kind() -> None:
+    seeds = range(LEASED_FROM, LEASED_FROM + 3)
+    for seed in seeds:
+        dense, mixed = plan(seed, DENSE), plan(seed)
+        assert dense.steps == mixed.steps
+        assert dense.faults[: len(mixed.faults)] == mixed.faults
+        assert len(dense.faults) > len(mixed.faults)
+    for outcome in histories(seeds, DENSE):
+        assert not outcome.violation, f"dense, {outcome.seed}: {outcome.violation}"
 
 
 @pytest.mark.parametrize("workload", PHASES_OF)
