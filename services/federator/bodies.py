@@ -1,8 +1,9 @@
 """Where jobs' bodies are: encrypted, outside of the log, under the digest that the log has.
 
 A job may have secrets in it, and a log is for ever. So the log has 64 hexadecimal digits, and the body is in
-JetStream's object store until the job is settled. The digest is that of what is stored, not of the body: whoever reads
-the log and guesses a password cannot try it out, and the same body kept twice has two digests.
+JetStream's object store until the job is settled and its winner has ended (`core.needs_body`). The digest is that of what
+is stored, not of the body: whoever reads the log and guesses a password cannot try it out, and the same body kept twice
+has two digests.
 
 Fernet (of `cryptography`) encrypts and authenticates. Of several keys the first encrypts and all decrypt: a new key is
 put in front, and an old one can go when the bodies from before are gone.
@@ -84,7 +85,7 @@ class Cipher:
 
 
 class Bodies:
-    """Bodies of jobs that are not settled."""
+    """Bodies of jobs that still need them."""
 
     def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
         self._blobs, self._cipher = blobs, cipher
@@ -111,7 +112,7 @@ class Bodies:
             raise BodyLocked(f"body {digest}: none of the keys opens it") from None
 
     async def forget(self, digest: Digest) -> None:
-        """Of a job that is settled; does nothing where it is gone already."""
+        """Of a job that needs it no more; does nothing where it is gone already."""
         await self._blobs.delete(digest)
 
     async def lying(self) -> Lying:

@@ -38,7 +38,7 @@ from services.federator.backends import (
     Submitted,
 )
 from services.federator.mcc import InvalidJob, MultiClusterJob
-from services.federator.records import ABANDONED, ENDED, RACING, STOPPING, SUBMITTED, Job, Place
+from services.federator.records import ABANDONED, ENDED, RACING, SETTLED, STOPPING, SUBMITTED, Job, Place
 from services.federator.rules import forgotten, gone, returned, verdict
 from services.federator.specialize import name_on
 from services.federator.state import State
@@ -171,6 +171,12 @@ def released_without_body(place: Place, described: Described | Absent) -> Accept
     if isinstance(described, Absent) or described.run.held or described.run.uid != place.uid:
         return None
     return Accepted(uid=place.uid)
+
+
+def needs_body(job: Job) -> bool:
+    """Whether anything may still be submitted or released of it: once it is settled, its winner alone, until that has
+    ended. Where a cluster is restored to before a release, what it holds again is released again."""
+    return job.phase != SETTLED or (job.kept != "" and job.places[job.kept].phase != ENDED)
 
 
 def release_refused(job: Job, place: Place, answer: Refused) -> SubmissionRefused | None:

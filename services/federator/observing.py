@@ -14,7 +14,7 @@ import msgspec
 from events import ClusterObserved, ClusterSilent, Event, RemainsFound, RunReleased, StrayFound, SubmissionHeld, Ticked
 from events.federation import RunSeen
 from services.federator.backends import GONE, RUNNING, TERMINAL, UNKNOWN, Listing, Run
-from services.federator.records import ENDED, NOTHING, NS_PER_MS, SETTLED, SUBMITTED, Cluster, Job, Key, Place
+from services.federator.records import ENDED, NOTHING, NS_PER_MS, SUBMITTED, Cluster, Job, Key, Place
 from services.federator.rules import gone, guard, priority, returned
 from services.federator.state import State
 from services.state.clock import JUMP_NS
@@ -148,11 +148,11 @@ def released(state: State, account: str, listing: Listing) -> list[RunReleased]:
 
 def held_again(state: State, account: str, federation: str, listing: Listing) -> dict[str, SubmissionHeld]:
     """By UID, runs that were released and are shown held. One list may be from before the release, a second one is not:
-    then the cluster was restored to before it. Not of a settled job: its body, which a release needs, is gone."""
+    then the cluster was restored to before it."""
     return {
         run.uid: SubmissionHeld(job=job.uid, cluster=place.cluster, uid=run.uid, adopted=False)
         for run, job, place in _held(state, account, federation, listing)
-        if job.phase != SETTLED and (place.phase, place.uid, place.held) == (SUBMITTED, run.uid, False)
+        if (place.phase, place.uid, place.held) == (SUBMITTED, run.uid, False)
     }
 
 

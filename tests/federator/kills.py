@@ -153,7 +153,7 @@ async def run(directory: Path, *, kills: int, jobs: int, clusters: int, seed: in
                 told = await made.settled(connection)
                 await asyncio.sleep(4.0)  # what could still land has landed
                 survivors = made.survivors()
-                await _bodies_gone(connection)
+                await _end(connection, told)
             finally:
                 submitting.cancel()
                 await made.kill()
@@ -168,8 +168,10 @@ async def run(directory: Path, *, kills: int, jobs: int, clusters: int, seed: in
             }
 
 
-async def _bodies_gone(connection: Connection) -> None:
-    """Bodies of settled jobs are forgotten soon."""
+async def _end(connection: Connection, told: list[dict[str, Any]]) -> None:
+    """Bodies of jobs that are settled, and whose winners have ended, are forgotten soon."""
+    for job in told:
+        await ask(connection, jobs_subject(FEDERATION), "cancel", {"name": job["name"]}, 5.0)
     bucket = Bucket(connection, bodies_bucket(FEDERATION))
     deadline = time.monotonic() + 60.0
     while await bucket.listed():

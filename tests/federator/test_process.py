@@ -131,6 +131,7 @@ async def test_each_as_its_own_user(guarded: Running) -> None:
     async with asyncio.timeout(60), signed_in(url, "jobs") as client:
         story = await ask(client, jobs(FEDERATION), "explain", {"name": "train"})
     assert (story[0]["what"], story[-1]["rule"]) == ("accepted", "R18")
+    assert await guarded.answer("cancel", "train") == {"cancelled": True}
     async with asyncio.timeout(60), signed_in(url, "federation-operator") as operator:
         bucket = Bucket(operator, bodies_bucket(FEDERATION))
         while await bucket.listed():  # noqa: ASYNC110

@@ -92,6 +92,25 @@ async def test_what_a_restored_cluster_holds_again_is_released_again(field: Fiel
     assert not field.folded().ignored
 
 
+async def test_a_winner_that_a_restored_cluster_holds_again_is_released_though_its_job_is_settled(field: Field) -> None:
+    """As it was: its body had gone as its job settled, and nothing let it go."""
+    site = field.sites["a"]
+    async with scheduled(field, "a"):
+        await field.submit("train", a=0)
+        await field.settled("train")
+        restored = {"metadata": {"annotations": {PHASE: HELD}}, "spec": {"suspend": True}}
+        site.cluster.patch("Job", "train-a", restored)
+        await field.until(lambda: not _suspended(site, "train-a"), "it to be released again")
+        await field.until(lambda: not field.job("train").places["a"].held, "its release to be in the log")
+    again = [event.uid for event in field.said() if isinstance(event, ev.SubmissionHeld)]
+    assert len(again) == 2
+    assert len(field.blobs.data) == 1
+    site.cluster.delete("Job", "train-a")
+    await field.until(lambda: not field.blobs.data, "its body to go")
+    assert field.job("train").places["a"].run == GONE
+    assert not field.folded().ignored
+
+
 async def test_what_is_gone_before_its_release_is_not_said_to_be_released(field: Field) -> None:
     """As it was: `explain` told that it might run."""
     site = field.sites["a"]
@@ -138,5 +157,12 @@ def test_only_what_was_released_and_is_shown_by_its_own_cluster_is_held_again() 
     world.at(0, a="running")
     world.at(11, b="stopped")
     assert world.job.phase == SETTLED
-    assert observing.held_again(world.state, account, "fed", shown("uid of a")) == {}, "its body is gone"
+    (said,) = observing.held_again(world.state, account, "fed", shown("uid of a")).values()
+    assert core.needs_body(world.job)
+    world.append(said)
+    assert ("u1", "a") in world.state.releasing
+    world.append(ev.RunReleased(job="u1", cluster="a"))
+    world.at(20, a="succeeded")
+    assert not core.needs_body(world.job)
+    assert observing.held_again(world.state, account, "fed", shown("uid of a")) == {}, "it has ended"
     assert not world.state.ignored

@@ -37,6 +37,8 @@ async def test_the_first_good_cluster_keeps_the_job(field: Field) -> None:
     await field.settled("train")
     assert field.job("train").winner == "b"
     assert field.alive() == {"train": ["b"]}
+    assert field.blobs.data, "a cluster that is restored may hold it again"
+    await field.federator.cancel(field.job("train"))
     await until(lambda: not field.blobs.data, "the body to go")
 
 

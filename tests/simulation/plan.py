@@ -28,9 +28,11 @@ from tests.simulation.federation.training import OF_OPERATORS, Training
 from tests.simulation.planting import (
     BEYOND_FROM,
     DENSE,
+    DENSE_FEDERATED,
     DLRM,
     FED_FROM,
     FEDERATED,
+    FEDERATIONS,
     FURTHER_FROM,
     LATEST_FROM,
     LEASED_FROM,
@@ -50,7 +52,9 @@ WORKLOADS: dict[str, type[Workload]] = {MIXED: Workload, DLRM: dlrm.Services, FE
 """What users do: a little of everything, the services of a real cluster, or jobs for one of several clusters."""
 PHASES_OF = {LONG: MIXED, LONG_FEDERATED: FEDERATED}
 """What long histories have in each of their phases."""
-WORKLOADS |= {long: WORKLOADS[of] for long, of in PHASES_OF.items()} | {DENSE: WORKLOADS[MIXED]}
+DENSE_OF = {DENSE: MIXED, DENSE_FEDERATED: FEDERATED}
+"""What dense ones have more of."""
+WORKLOADS |= {name: WORKLOADS[of] for name, of in (PHASES_OF | DENSE_OF).items()}
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
@@ -85,7 +89,7 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
-PACES |= {long: PACES[of] for long, of in PHASES_OF.items()} | {DENSE: PACES[MIXED]}
+PACES |= {name: PACES[of] for name, of in (PHASES_OF | DENSE_OF).items()}
 PHASES, PHASE_S = 12, 1_000.0
 """Of a long history: how many times trouble begins, and what the plan has between two of its beginnings."""
 IDLE, IDLE_S = 0.1, 400.0
@@ -118,8 +122,17 @@ BEYOND = (1, 3)
 DENSER = (3, 8)
 """Of dense histories: how many more there are of one of these tables, and of what strikes whole processes, servers and
 watches, half as often as those."""
+OF_FEDERATIONS = (
+    faulty.OF_FEDERATOR,
+    faulty.OF_MEMBERS,
+    faulty.BEYOND,
+    faulty.MISLED,
+    faulty.SET_BACK,
+    faulty.UNDONE,
+)
+"""And the tables of federated ones."""
 OF_FEDERATOR = (5, 14)
-"""As above, of federated histories."""
+"""So many faults of the federator federated histories have, at least and at most."""
 OPERATORS = (1, 4)
 """And steps of their operators."""
 USERS_OF_MEMBERS = {koordinator: (4, 10), kinds: (0, 2)}
@@ -201,15 +214,19 @@ def _long(seed: int, workload: str) -> Plan:
     return Plan(seed, steps, faults, workload)
 
 
-def _dense(seed: int) -> Plan:
-    """What a mixed history has, and more of one kind: what is rare comes together."""
-    drawn, source = plan(seed), random.Random(f"{seed}/dense")
-    table = source.choice([table for first, _, table in LATER.values() if seed >= first])
+def _dense(seed: int, workload: str) -> Plan:
+    """What another history has, and more of one kind: what is rare comes together."""
+    drawn, source = plan(seed, DENSE_OF[workload]), random.Random(f"{seed}/dense")
+    table = source.choice(OF_FEDERATIONS if workload in FEDERATIONS else _later(seed))
     others = [row for row in faulty.DRAWS if row.on == ("",)]
     scale = sum(row.weight for row in table) / sum(row.weight for row in others) / 2
     among = (*table, *(row._replace(weight=row.weight * scale) for row in others))
-    more = faulty.draw(source, source.randint(*DENSER), 0.5, PACES[DENSE].trouble_s, among)
-    return Plan(seed, drawn.steps, [*drawn.faults, *more], DENSE)
+    more = faulty.draw(source, source.randint(*DENSER), 0.5, PACES[workload].trouble_s, among)
+    return Plan(seed, drawn.steps, [*drawn.faults, *more], workload)
+
+
+def _later(seed: int) -> list[tuple[faulty.Draw, ...]]:
+    return [table for first, _, table in LATER.values() if seed >= first]
 
 
 def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
@@ -218,8 +235,8 @@ def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
     goes_beyond = (seed if since is None else since) >= BEYOND_FROM
     if of in PHASES_OF:
         return _long(seed, of)
-    if of == DENSE:
-        return _dense(seed)
+    if of in DENSE_OF:
+        return _dense(seed, of)
     source, swarm, pace = random.Random(seed), Swarm(seed), PACES[of]
     weights, rows = swarm.weights(WORKLOADS[of].weights), swarm.rows(faulty.DRAWS)
     steps = workload.draw(source, source.randint(*pace.steps), 0.2, pace.trouble_s, weights)

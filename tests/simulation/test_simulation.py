@@ -17,10 +17,9 @@ from services.simulator.traces import MODES
 from tests.simulation import dlrm, set_back, shorten, versions
 from tests.simulation import plan as planning
 from tests.simulation.faults import APART, BEYOND, DRAWS, FED, FURTHER, LATEST, LEASED, NEWEST, SET_BACK, WIDER, Draw
-from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
+from tests.simulation.plan import DENSE_OF, EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
 from tests.simulation.planting import (
     BEYOND_FROM,
-    DENSE,
     DLRM,
     FED_FROM,
     FEDERATED,
@@ -115,15 +114,16 @@ def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> N
     assert min(told[one] for one in ("JobPlaced", "StopIntended", "RemainsCleared", "GangPermitted")) > 0
 
 
-def test_dense_histories_have_more_of_one_kind() -> None:
+@pytest.mark.parametrize("workload", DENSE_OF)
+def test_dense_histories_have_more_of_one_kind(workload: str) -> None:
     seeds = range(LEASED_FROM, LEASED_FROM + 3)
     for seed in seeds:
-        dense, mixed = plan(seed, DENSE), plan(seed)
-        assert dense.steps == mixed.steps
-        assert dense.faults[: len(mixed.faults)] == mixed.faults
-        assert len(dense.faults) > len(mixed.faults)
-    for outcome in histories(seeds, DENSE):
-        assert not outcome.violation, f"dense, {outcome.seed}: {outcome.violation}"
+        dense, other = plan(seed, workload), plan(seed, DENSE_OF[workload])
+        assert dense.steps == other.steps
+        assert dense.faults[: len(other.faults)] == other.faults
+        assert len(dense.faults) > len(other.faults)
+    for outcome in histories(seeds, workload):
+        assert not outcome.violation, f"{workload}, {outcome.seed}: {outcome.violation}"
 
 
 @pytest.mark.parametrize("workload", PHASES_OF)

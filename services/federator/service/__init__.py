@@ -19,9 +19,9 @@ from events.log import EventLog
 from events.micro import Handler
 from services.decider import LogTime
 from services.federator import core, mcc
-from services.federator.backends import Reach
+from services.federator.backends import TERMINAL, Reach
 from services.federator.bodies import Bodies
-from services.federator.records import SETTLED, Job, Key, Place, account_of
+from services.federator.records import Job, Key, Place, account_of
 from services.federator.service.decider import Decider
 from services.federator.service.effects import Effects
 from services.federator.service.handlers import handlers
@@ -55,7 +55,7 @@ class Federator:
         self._clock = LogTime(clock_offset_ms)
         self._polling = Polling(self.decider, self._clock, self.effects.agendas)
         self._snapshots = snapshots
-        self._settled: asyncio.Queue[str] = asyncio.Queue()
+        self._unneeded: asyncio.Queue[str] = asyncio.Queue()
         """Digests of bodies that nobody needs any more."""
 
     @property
@@ -67,7 +67,7 @@ class Federator:
         lying = await self.bodies.lying()  # what is kept behind this is not for this process to judge
         await self.decider.take(self.holder)
         self._clock.start(self.state.clock.time_ns)
-        needed = frozenset(job.digest for job in self.state.jobs.values() if job.phase != SETTLED)
+        needed = frozenset(job.digest for job in self.state.jobs.values() if core.needs_body(job))
         cleared = await self.bodies.forget_all_but(needed, lying)
         said = {"sequence": self.state.sequence, "jobs": len(self.state.jobs), "bodies_cleared": cleared}
         logger.info("taken", extra=said)
@@ -98,12 +98,13 @@ class Federator:
         another = (event for event in said if isinstance(event, ev.StopIntended | ev.JobSettled))
         self.effects.hasten(key for event in another for key in self._keys(event))
         for event in said:
-            if isinstance(event, ev.JobSettled):
-                self._settled.put_nowait(self.state.jobs[event.job].digest)
+            for uid in _may_be_done(event):
+                if (job := self.state.jobs.get(uid)) is not None and not core.needs_body(job):
+                    self._unneeded.put_nowait(job.digest)
 
     async def _forget(self) -> None:
         while True:
-            await self.bodies.forget(await self._settled.get())
+            await self.bodies.forget(await self._unneeded.get())
 
     def _keys(self, event: Event) -> list[Key]:
         """The places that an event is about."""
@@ -155,6 +156,16 @@ class Federator:
         agenda = self.effects.agendas.get(place.account)
         async with agenda.alone((job.uid, place.cluster)) if agenda is not None else nullcontext():
             await self.decider.say(lambda: [core.given_up(self.state, job, place, by, reason)], "request")
+
+
+def _may_be_done(event: Event) -> list[str]:
+    """Jobs of which nothing may be left to be submitted or released, now that this is folded."""
+    match event:
+        case ev.JobSettled() | ev.RunGivenUp():
+            return [event.job]
+        case ev.ClusterObserved():
+            return [seen.job for seen in event.runs if seen.state in TERMINAL]
+    return []
 
 
 def _first(error: BaseException) -> BaseException:

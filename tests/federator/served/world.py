@@ -17,7 +17,7 @@ from events.log import LogError
 from events.object_store import Bucket
 from services.federator import observing
 from services.federator.backends import Reach
-from services.federator.records import SETTLED
+from services.federator.records import ENDED, SETTLED, Job
 from services.federator.rules import forgotten
 from services.federator.service import Federator
 from services.federator.snapshot import FORM
@@ -102,8 +102,8 @@ class Served(Ending, World):
         self.told = State()
         self.names: set[str] = set()
         """Of jobs that were ever accepted."""
-        self.settled: set[str] = set()
-        """Bodies of jobs that were ever settled."""
+        self.unneeded: set[str] = set()
+        """Bodies of jobs that at some time were settled, and whose winner had ended."""
         self.heard_ns: dict[tuple[Any, str], int] = {}
         """By process and account: the log time of the question that was answered last."""
         self._speaker: Process | None = None
@@ -185,12 +185,13 @@ class Served(Ending, World):
         return observing.log_time_ns(federator.state, federator._clock.now_ns())
 
     def needed(self) -> set[str]:
-        """Bodies, by what the log says. Of a job that was settled, and cancelled behind that, nothing is submitted."""
-        return {job.digest for job in self.told.jobs.values()} - self.settled
+        """Bodies, by what the log says. Of a job that needed its own no more, and is cancelled or settles anew behind
+        that, nothing is submitted or released."""
+        return {job.digest for job in self.told.jobs.values()} - self.unneeded
 
     def _body_gone(self) -> None:
         gone = self.needed() - self.broker.bodies.names()
-        self.check(not gone, f"bodies {gone} go, and their jobs are not settled")
+        self.check(not gone, f"bodies {gone} go, and their jobs may need them")
 
     def check(self, holds: bool, otherwise: str) -> None:
         """Wherever it is called from."""
@@ -208,11 +209,10 @@ class Served(Ending, World):
             raise Violation(f"{MOST_COMMITS} commits, and it goes on")
         self.told.apply(stored.sequence, said)
         for event in said:
-            if isinstance(event, ev.JobSettled):
-                self.settled.add(self.told.jobs[event.job].digest)
             if isinstance(event, ev.JobFederated):
                 self.names.add(event.name)
                 self.check(event.digest in self.broker.bodies.names(), f"the body of {event.name} is not there")
+        self.unneeded.update(job.digest for job in self.told.jobs.values() if _is_done(job))
         self.audit.read(said)
 
     # ---------------------------------------------------------------------------------------------------------- faults
@@ -351,6 +351,11 @@ class Served(Ending, World):
         self.check(same, "the service's state is not what the log says")
         kept = self.broker.bodies.names()
         self.check(self.needed() == kept, f"bodies: {self.needed()} are needed, {kept} are there")
+
+
+def _is_done(job: Job) -> bool:
+    """Nothing of it is in a race, and what won it has ended."""
+    return job.phase == SETTLED and all(place.phase == ENDED for place in job.places.values())
 
 
 def _but_sequence(state: State) -> list[bytes]:
