@@ -27,7 +27,7 @@ if "--plant" in sys.argv:  # before anything of the services is imported
 from tests.simulation import counter, shorten, sweep
 from tests.simulation.history import WORKLOADS, history, plan
 from tests.simulation.plan import DENSE_OF, PHASES_OF, Plan
-from tests.simulation.planting import BEYOND_FROM, LEASED_FROM, MIXED
+from tests.simulation.planting import BEYOND_FROM, DENSE_FROM, MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 from tests.simulation.small import PREFIX, SCRIPTS
 from tests.simulation.sweep import PAIRS
@@ -154,7 +154,7 @@ def _first(workload: str) -> int:
     """Behind those that were counted; of long and dense histories one that has everything."""
     if workload == MIXED:
         return counter.read().next
-    return LEASED_FROM if workload in DENSE_OF else BEYOND_FROM if workload in PHASES_OF else 0
+    return DENSE_FROM if workload in DENSE_OF else BEYOND_FROM if workload in PHASES_OF else 0
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

@@ -1,9 +1,9 @@
 """Who may try to be what: one holder for each role, and who waits for it.
 
-From `LEASED_FROM` on each process has its lease as in earnest (`events.lease`, over its connection to the log), and
-`Claims` only tells who has which. Before, and in federated histories, `Leases` are a model of that: a holder that dies or
-is stopped keeps its lease until it runs out; one that is cut off loses it as well and learns so itself; one that ends
-gives it back. The binder looks at the planners' through an `Eye`.
+From `LEASED_FROM` on, and in federated histories from `DENSE_FROM`, each process has its lease as in earnest
+(`events.lease`, over its connection to the log), and `Claims` only tells who has which. Before, `Leases` are a model of
+that: a holder that dies or is stopped keeps its lease until it runs out; one that is cut off loses it as well and
+learns so itself; one that ends gives it back. The binder looks at the planners' through an `Eye`.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from tests.simulation.planting import (
     BEYOND_FROM,
     DENSE,
     DENSE_FEDERATED,
+    DENSE_FROM,
     DLRM,
     FED_FROM,
     FEDERATED,
@@ -106,6 +107,7 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
+OF_LEASES = (2, 6)
 LATER = {
     "wider": (WIDER_FROM, (0, 2), faulty.WIDER),
     "newest": (NEWEST_FROM, (0, 2), faulty.NEWEST),
@@ -114,11 +116,13 @@ LATER = {
     "set back": (SET_BACK_FROM, (0, 1), faulty.SET_BACK),
     "apart": (FED_FROM, (0, 2), faulty.APART),
     "fed": (FED_FROM, (5, 12), faulty.FED),
-    "leased": (LEASED_FROM, (2, 6), faulty.LEASED),
+    "leased": (LEASED_FROM, OF_LEASES, faulty.LEASED),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)
 """And of the last one."""
+ARE_DENSE = 1 / 3
+"""Of later seeds."""
 DENSER = (3, 8)
 """Of dense histories: how many more there are of one of these tables, and of what strikes whole processes, servers and
 watches, half as often as those."""
@@ -214,15 +218,20 @@ def _long(seed: int, workload: str) -> Plan:
     return Plan(seed, steps, faults, workload)
 
 
-def _dense(seed: int, workload: str) -> Plan:
-    """What another history has, and more of one kind: what is rare comes together."""
-    drawn, source = plan(seed, DENSE_OF[workload]), random.Random(f"{seed}/dense")
+def _is_dense(seed: int) -> bool:
+    return random.Random(f"{seed}/is dense").random() < ARE_DENSE
+
+
+def _denser(drawn: Plan) -> Plan:
+    """The same, and more of one kind: what is rare comes together."""
+    seed, workload = drawn.seed, drawn.workload
+    source = random.Random(f"{seed}/dense")
     table = source.choice(OF_FEDERATIONS if workload in FEDERATIONS else _later(seed))
     others = [row for row in faulty.DRAWS if row.on == ("",)]
     scale = sum(row.weight for row in table) / sum(row.weight for row in others) / 2
     among = (*table, *(row._replace(weight=row.weight * scale) for row in others))
     more = faulty.draw(source, source.randint(*DENSER), 0.5, PACES[workload].trouble_s, among)
-    return Plan(seed, drawn.steps, [*drawn.faults, *more], workload)
+    return msgspec.structs.replace(drawn, faults=[*drawn.faults, *more])
 
 
 def _later(seed: int) -> list[tuple[faulty.Draw, ...]]:
@@ -232,11 +241,18 @@ def _later(seed: int) -> list[tuple[faulty.Draw, ...]]:
 def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
     """What the seed says, of this workload. Whether what comes in windows happens depends on what did before. `since`:
     the seed of the long history that this is a phase of."""
-    goes_beyond = (seed if since is None else since) >= BEYOND_FROM
+    kind_of = seed if since is None else since
     if of in PHASES_OF:
         return _long(seed, of)
     if of in DENSE_OF:
-        return _dense(seed, of)
+        return _denser(msgspec.structs.replace(_drawn(seed, DENSE_OF[of], kind_of), workload=of))
+    drawn = _drawn(seed, of, kind_of)
+    return _denser(drawn) if kind_of >= DENSE_FROM and _is_dense(seed) else drawn
+
+
+def _drawn(seed: int, of: str, kind_of: int) -> Plan:
+    """`kind_of`: the seed that says what there is to be drawn."""
+    goes_beyond = kind_of >= BEYOND_FROM
     source, swarm, pace = random.Random(seed), Swarm(seed), PACES[of]
     weights, rows = swarm.weights(WORKLOADS[of].weights), swarm.rows(faulty.DRAWS)
     steps = workload.draw(source, source.randint(*pace.steps), 0.2, pace.trouble_s, weights)
@@ -252,7 +268,7 @@ def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
         if seed < LATEST_FROM:
             return Plan(seed, steps, faults, of)
     if of == FEDERATED:
-        return _federated(Plan(seed, steps, faults, of), swarm, goes_beyond)
+        return _federated(Plan(seed, steps, faults, of), swarm, kind_of)
     for users, drawn in USERS_OF[of].items():
         if seed >= users.FROM and (goes_beyond or users is not foretold):
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
@@ -269,14 +285,14 @@ def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
     return Plan(seed, steps, faults, of)
 
 
-def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
+def _federated(drawn: Plan, swarm: Swarm, kind_of: int) -> Plan:
     """The same, with what happens to the federator, and what came later."""
     seed, steps, faults, until_s = drawn.seed, list(drawn.steps), list(drawn.faults), PACES[drawn.workload].trouble_s
     source = random.Random(f"{seed}/federator")
     faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, until_s, faulty.OF_FEDERATOR)
     source = random.Random(f"{seed}/backups")
     faults += faulty.draw(source, source.randint(*RESTORED), 0.5, until_s, faulty.OF_MEMBERS)
-    if goes_beyond:
+    if kind_of >= BEYOND_FROM:
         source = random.Random(f"{seed}/operators")
         steps += workload.draw(source, source.randint(*OPERATORS), 0.2, until_s, OF_OPERATORS)
         for users, counts in USERS_OF_MEMBERS.items():
@@ -290,4 +306,7 @@ def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
     if seed >= UNDONE_FROM:
         source = random.Random(f"{seed}/undone")
         faults += faulty.draw(source, source.randint(*UNDONE), 0.5, until_s, faulty.UNDONE)
+    if kind_of >= DENSE_FROM:
+        source = random.Random(f"{seed}/leased")
+        faults += faulty.draw(source, source.randint(*OF_LEASES), 0.5, until_s, faulty.LEASED)
     return Plan(seed, steps, faults, drawn.workload)

@@ -49,6 +49,9 @@ FED_FROM = 640_000
 """The first seed of those with a feed (`feeds`), and with watches of one kind that lag behind the others'."""
 LEASED_FROM = 660_000
 """The first seed of those, but for federated ones, whose processes have their leases as in earnest (`leases`)."""
+DENSE_FROM = 680_000
+"""The first seed of those of which one in three is dense (`plan`), and of federated ones whose members' processes have
+their leases as in earnest."""
 
 
 class Plant(NamedTuple):

@@ -20,6 +20,8 @@ from tests.simulation.faults import APART, BEYOND, DRAWS, FED, FURTHER, LATEST, 
 from tests.simulation.plan import DENSE_OF, EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
 from tests.simulation.planting import (
     BEYOND_FROM,
+    DENSE,
+    DENSE_FROM,
     DLRM,
     FED_FROM,
     FEDERATED,
@@ -38,9 +40,9 @@ BLOCK = 25
 SEEDS = tuple(
     seed
     for first, seeds in (
-        (400, 300),
+        (400, 200),
         *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM)),
-        *((first, 100) for first in (SET_BACK_FROM, FED_FROM, LEASED_FROM)),
+        *((first, 100) for first in (SET_BACK_FROM, FED_FROM, LEASED_FROM, DENSE_FROM)),
     )
     for seed in range(first, first + seeds, BLOCK)
 )
@@ -102,7 +104,7 @@ def test_the_services_of_a_trace_hold_up_in_both_modes(first: int) -> None:
     assert min(bound[mode] for mode in MODES) > 20
 
 
-@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4, UNDONE_FROM])
+@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4, UNDONE_FROM, DENSE_FROM])
 def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> None:
     told: Counter[str] = Counter()
     for outcome in histories(range(first, first + 4), FEDERATED):
@@ -124,6 +126,13 @@ def test_dense_histories_have_more_of_one_kind(workload: str) -> None:
         assert len(dense.faults) > len(other.faults)
     for outcome in histories(seeds, workload):
         assert not outcome.violation, f"{workload}, {outcome.seed}: {outcome.violation}"
+
+
+def test_of_later_seeds_one_in_three_is_dense() -> None:
+    for before in range(DENSE_FROM - 30, DENSE_FROM):
+        assert plan(before).faults != plan(before, DENSE).faults
+    dense = [seed for seed in range(DENSE_FROM, DENSE_FROM + 90) if plan(seed).faults == plan(seed, DENSE).faults]
+    assert 20 < len(dense) < 40
 
 
 @pytest.mark.parametrize("workload", PHASES_OF)

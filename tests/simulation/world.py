@@ -42,7 +42,7 @@ from tests.simulation.leases import Claims, Holding, Leases
 from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.network import run_now
 from tests.simulation.plan import EVENTS, FAULTS, IN_TROUBLE, PACES, PEACE_S, WORKLOADS, Outcome, Plan
-from tests.simulation.planting import FEDERATIONS, FURTHER_FROM, LATEST_FROM, LEASED_FROM, NEWEST_FROM, WIDER_FROM
+from tests.simulation.planting import FURTHER_FROM, LATEST_FROM, LEASED_FROM, NEWEST_FROM, WIDER_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import REFUSED_TIMES, simulated
 from tests.simulation.supervisor import SLOTS, Supervisor
@@ -121,9 +121,13 @@ class World(Ending):
         self._told_since = self._not_yet = 0.0 if plan.seed >= FURTHER_FROM else inf
         """The place of the log behind which pods are told of each refusal: in earlier histories their last rest."""
 
+    @property
+    def has_leases(self) -> bool:
+        return self.plan.seed >= LEASED_FROM
+
     def _leases(self, supervisor: Supervisor) -> Holding:
         """As in earnest, or a model."""
-        if self.plan.seed < LEASED_FROM or self.plan.workload in FEDERATIONS:
+        if not self.has_leases:
             return Leases(self.loop, self.source, supervisor.end)
         self.broker.leases.violated = self.fail
         return Claims(self.broker.leases, CLUSTER, supervisor.ever, self.broker.replicas)

@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 import events as ev
+from events import lease
 from events.connection import Connection
 from events.envelope import Stored
 from events.federation import Contender
@@ -43,6 +44,7 @@ from tests.simulation.federation.training import OF_FEDERATION, OF_OPERATORS
 from tests.simulation.federation.witness import NAME, Witness
 from tests.simulation.loop import START_S, Handle, VirtualLoop
 from tests.simulation.plan import FAULTS, IN_TROUBLE, PACES, Outcome, Plan
+from tests.simulation.planting import DENSE_FROM
 from tests.simulation.processes import Process
 from tests.simulation.stead import simulated
 from tests.simulation.workload import Step
@@ -105,7 +107,8 @@ class Federation(Ending):
     def run(self) -> Outcome:
         """The whole history. Whatever ends it before its time is a violation."""
         outcome, seed = self.outcome, self.plan.seed
-        kept, leases = self.source.choice([0, 2, 8]), SimpleNamespace(holder_of=self.holder_of)
+        kept = self.source.choice([0, 2, 8])
+        leases = lease if self.has_leases else SimpleNamespace(holder_of=self.holder_of)
         with (
             ExitStack() as files,
             simulated(self.loop, seed, self.count),
@@ -297,6 +300,11 @@ class Federation(Ending):
             self.fail(error)
 
     # ------------------------------------------------------------------------------------- what its processes know of it
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether its members' are as in earnest."""
+        return self.seed >= DENSE_FROM
 
     def account(self, alias: str) -> str:
         return account_of("ann", alias)

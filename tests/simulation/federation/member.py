@@ -51,8 +51,8 @@ class Member(World):
     """A federation comes to rest more slowly: what a cluster refused is tried again after a minute."""
 
     def __init__(self, federation: Federation, alias: str, plan: Plan) -> None:
-        super().__init__(plan, federation.loop)
         self.federation, self.alias = federation, alias
+        super().__init__(plan, federation.loop)
         self.account = federation.account(alias)
         self.is_heard = self.source.random() < HEARD
         self.kube.member = self  # type: ignore[attr-defined]
@@ -67,6 +67,10 @@ class Member(World):
     def begin(self) -> None:
         super().begin()
         self.kube.api.apply_new({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+
+    @property
+    def has_leases(self) -> bool:
+        return self.federation.has_leases
 
     def set_back(self) -> None:
         self.restored = True
