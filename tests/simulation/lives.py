@@ -17,8 +17,8 @@ Full = ev.PodObserved | ev.NodeObserved
 
 class Lives:
     def __init__(self) -> None:
-        self.undone: dict[str, str] = {}
-        """UID → the node to which it was bound before etcd was restored."""
+        self.undone: dict[str, list[str]] = {}
+        """UID → the nodes to which it was bound before etcd was restored, each time."""
         self.to_be_listed = False
         """Whether etcd was restored, and ingest is yet to be started again behind the binder."""
         self._listed_too_soon = False
@@ -82,7 +82,7 @@ class Lives:
 
     def stands(self, uid: str) -> str | None:
         """The node on which it may stand in the log though that was undone: the last ingest began too soon."""
-        return self.undone.get(uid) if self._listed_too_soon else None
+        return self.undone[uid][-1] if self._listed_too_soon and uid in self.undone else None
 
     def follows(self, before: Lives) -> None:
         """It is about another log over the same cluster. What was intended in the one before may take hold yet, as it
@@ -106,4 +106,4 @@ class Lives:
         for entry in api.pods.entries.values():
             uid = entry.object["metadata"]["uid"]
             if uid in bound and not entry.object["spec"].get("nodeName"):
-                self.undone[uid] = bound.pop(uid)
+                self.undone.setdefault(uid, []).append(bound.pop(uid))
