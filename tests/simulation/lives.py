@@ -64,9 +64,9 @@ class Lives:
         self._intended.add((uid, node))
 
     def stale(self, uid: str, node: str = "") -> bool:
-        """Whether this was intended before the log knew that etcd was restored: who has not read more of it may do it
-        yet, as the versions that would keep him from it are those of before, too."""
-        return (uid, node) in self._stale
+        """Whether this was intended before the log knew that etcd was restored, or in a log that was set back since: who
+        has not read more of it may do it yet, as the versions that would keep him from it are those of before, too."""
+        return (uid, node) in self._stale or self.forgotten(uid, node)
 
     def forgotten(self, uid: str, node: str) -> bool:
         """Whether it was intended, and may have taken hold, in a log of which what came behind this one is lost."""
@@ -88,7 +88,7 @@ class Lives:
         """It is about another log over the same cluster. What was intended in the one before may take hold yet, as it
         is on its way."""
         self.undone, self._forgotten = before.undone, {*before._intended, *before._forgotten}
-        self._stale = {*self._forgotten, *before._stale}
+        self._stale = {*before._stale}
         if before.may_come_again:
             self._over = None
 
