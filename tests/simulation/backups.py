@@ -95,7 +95,8 @@ def _restored(world: World, backup: Backup, what: str) -> None:
     source, loop, raised = world.kube.source, world.loop, bool(what)
     away_s = source.uniform(*AWAY_S)
     world.kube.restart(away_s)
-    raised_by = RAISED * (1 + (world.kube.api.store.revision - backup.revision) // RAISED)  # beyond what another did
+    undone = max(0, world.kube.api.store.revision - backup.revision)
+    raised_by = RAISED * (1 + undone // RAISED)  # beyond what another did
     restore(world.kube.api, backup, source.choice(WRITES) + (raised_by if raised else 0))
     world.kube.set_back()
     world.witness.set_back()
