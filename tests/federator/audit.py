@@ -154,7 +154,7 @@ class Audit:
         place = self.jobs[event.job].places[event.cluster]
         place.uid = event.uid
         place.doubted |= event.adopted
-        run = self.run_of(place)
+        run = self.run_of(place) or self._undone(place)
         ours = run is not None and run.owner is not None and run.owner.job == event.job
         _check(ours, f"R17: {event.job} takes {place.names[-1]} on {event.cluster} for its own")
         place.accepted = True
@@ -365,6 +365,11 @@ class Audit:
         if not place.uid:
             return cluster.runs.get(place.names[-1])
         return next(run for run in cluster.ever if run.uid == place.uid)
+
+    def _undone(self, place: Seen) -> TrueRun | None:
+        """Its cluster took it, and was restored before the answer was in the log."""
+        ever = self.world.clusters[place.account].ever
+        return next((run for run in reversed(ever) if run.name == place.names[-1]), None)
 
     def ran_ms(self, run: TrueRun, attempt: int) -> int:
         """For how long this attempt truly ran; what its cluster does not know may run."""

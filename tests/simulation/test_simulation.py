@@ -40,9 +40,9 @@ BLOCK = 25
 SEEDS = tuple(
     seed
     for first, seeds in (
-        (400, 200),
-        *((first, 100) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM)),
-        *((first, 100) for first in (SET_BACK_FROM, FED_FROM, LEASED_FROM, DENSE_FROM)),
+        (400, 600),
+        *((first, 50) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM)),
+        *((first, 50) for first in (SET_BACK_FROM, FED_FROM, LEASED_FROM, DENSE_FROM)),
     )
     for seed in range(first, first + seeds, BLOCK)
 )
