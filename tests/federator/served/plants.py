@@ -20,6 +20,7 @@ import events as ev
 from services.federator import core, mcc, observing
 from services.federator.backends import Accepted, InDoubt, Listing, NotSent, Silent
 from services.federator.bodies import Bodies
+from services.federator.records import SETTLED
 from services.federator.service import Federator
 from services.federator.service.agenda import Agenda
 from services.federator.service.decider import Decider
@@ -149,12 +150,18 @@ async def _nothing_came_back(self: Polling, key: Any, backend: Any) -> bool:
     return True
 
 
+def _needed_in_a_race_alone(job: Any) -> bool:
+    """Whatever its cluster holds again."""
+    return bool(job.phase != SETTLED)
+
+
 PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
     "bodies: cleared as they lie now": (
         HeldServed,
         [(Bodies, "forget_all_but", _clears_what_lies_there_now)],
     ),
     "bodies: kept behind the job": (Served, [(Bodies, "keep", _keeps_later)]),
+    "bodies: gone as their jobs settle": (HeldServed, [(core, "needs_body", _needed_in_a_race_alone)]),
     "bodies: read once": (Served, [(Bodies, "read", _forgets_as_it_is_read)]),
     "log: decided before its turn": (Served, [(Decider, "say", _decides_on_what_it_read_before)]),
     "log: acted before it is said": (Served, [(Decider, "say", _submitted_before_it_says_so)]),
