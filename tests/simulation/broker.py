@@ -26,6 +26,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.lease_stream import LeaseStream
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.network import ANY_EPOCH, BUCKET, FEED, LEASES, Link, Message
+from tests.simulation.parted import Parted
 from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ServerConsumer:
         self._flushing = False
         stored, batch = self.broker.stored, []
         self.place = max(self.place, self.broker.first)
-        while self.alive and self.place <= len(stored) and self.pulls:
+        while self.alive and self.place <= self.broker.end_for(self.link) and self.pulls:
             self.pulls[0].left -= 1
             if not self.pulls[0].left:
                 self.pulls.popleft()
@@ -148,6 +149,8 @@ class Broker:
         self.leases = LeaseStream(self)
         self.last: dict[str, int] = {}
         self.up = True
+        self.parted: Parted | None = None
+        """One of its servers, while that is cut off from the others."""
         self.links: list[Link] = []
         self.late_answers: dict[str, float] = {}
         """By their inbox: how much later they come."""
@@ -164,10 +167,17 @@ class Broker:
         if not self.up:
             link.break_until(self.loop.now_s)
         self.links.append(link)
+        self.connects(link)
         return link
+
+    def connects(self, link: Link) -> None:
+        if self.parted is not None:
+            self.parted.comes(link)
 
     def forget(self, link: Link) -> None:
         """A connection is gone, and its consumers with it."""
+        if self.parted is not None:
+            self.parted.goes(link)
         if link.is_closed and link in self.links:
             self.links.remove(link)
         for consumer in [one for one in self._consumers.values() if one.link is link]:
@@ -181,7 +191,7 @@ class Broker:
 
     def stop(self, until_s: float) -> None:
         """The server dies, its disk keeps what was synced: of what was being written, only a first part may survive."""
-        self.up = False
+        self.up, self.parted = False, None
         survivors = self.source.randrange(len(self._syncing) + 1)
         for _ in range(survivors):
             self._store(*self._syncing.popleft(), answer=False)
@@ -205,6 +215,30 @@ class Broker:
         if backup.bucket is not None:
             self.bucket.restore(backup.bucket, backup.denied)
 
+    def part(self, until_s: float) -> bool:
+        """One server is cut off; whether there are several, and they are together."""
+        if self.replicas < 3 or self.parted is not None or not self.up:
+            return False
+        self.parted = Parted(self)
+        self.loop.at(until_s, self.unite, self.parted)
+        return True
+
+    def unite(self, parted: Parted | None) -> None:
+        if parted is None or parted is not self.parted:
+            return
+        self.parted = None
+        parted.together()
+        for consumer in list(self._consumers.values()):
+            consumer.flush()
+
+    def is_alone(self, link: Link | None) -> bool:
+        """Whether it leads to a server that is cut off."""
+        return self.parted is not None and link in self.parted
+
+    def end_for(self, link: Link) -> int:
+        """How far the log goes where it leads to."""
+        return self.parted.end if self.parted is not None and link in self.parted else len(self.stored)
+
     # -------------------------------------------------------------------------------------------------------- requests
 
     def receive(self, link: Link, epoch: int, message: Message) -> None:
@@ -213,8 +247,11 @@ class Broker:
             return
         subject = message.subject
         if subject.startswith(LEASES):
-            self.leases.heard(message)
-        if not subject.startswith("$JS.API."):
+            self.leases.heard(link, message)
+        if self.parted is not None and link in self.parted:
+            if subject.startswith("$JS.API."):
+                self.parted.received(link, message, *self._parsed(subject)[:2])
+        elif not subject.startswith("$JS.API."):
             self._syncing.append((link, epoch, message))
             self._busy_until_s = max(self._busy_until_s, self.loop.now_s) + 0.0002 + 0.0003 * self.source.random()
             self.loop.at(self._busy_until_s, self._sync)
@@ -223,12 +260,9 @@ class Broker:
 
     def _asked(self, link: Link, message: Message) -> None:
         """Of the server's API."""
-        others: dict[str, Other] = {**self.buckets, self.leases.name: self.leases}
-        if self.feed is not None:
-            others[self.feed.name] = self.feed
-        verb, stream, rest = _parsed(message.subject, self.stream, *others)
+        verb, stream, rest = self._parsed(message.subject)
         asked = decode(message.data) if message.data else {}
-        other = others.get(stream)
+        other = self._others.get(stream)
         if other is not None:
             self._other_asked(other, link, message, verb, asked)
             return
@@ -236,7 +270,7 @@ class Broker:
             case "STREAM.INFO":
                 self.answer(link, message, {"state": {"first_seq": self.first, "last_seq": len(self.stored)}})
             case "STREAM.MSG.GET":
-                self.answer(link, message, self._message(asked.get("seq") or self.last.get(asked["last_by_subj"], 0)))
+                self.answer(link, message, self.message(asked.get("seq") or self.last.get(asked["last_by_subj"], 0)))
             case "STREAM.PURGE":
                 self._purge(asked["seq"])
                 self.answer(link, message, {"success": True})
@@ -251,6 +285,20 @@ class Broker:
                     self._drop(consumer)
             case _:
                 raise NotImplementedError(message.subject)
+
+    @property
+    def _others(self) -> dict[str, Other]:
+        others: dict[str, Other] = {**self.buckets, self.leases.name: self.leases}
+        return others if self.feed is None else {**others, self.feed.name: self.feed}
+
+    def _parsed(self, subject: str) -> tuple[str, str, str]:
+        """(verb, stream, what follows) of what is asked of the server's API."""
+        asked = subject.removeprefix("$JS.API.")
+        for stream in (self.stream, *self._others):
+            verb, found, rest = asked.partition(f".{stream}")
+            if found:
+                return verb, stream, rest.removeprefix(".")
+        raise NotImplementedError(subject)
 
     def _other_asked(self, stream: Other, link: Link, message: Message, verb: str, asked: dict[str, Any]) -> None:
         if stream.exists or verb == "STREAM.CREATE":
@@ -282,7 +330,7 @@ class Broker:
         else:
             self.answer(link, to, {"error": {"code": 400, "err_code": code, "description": "simulated"}})
 
-    def _message(self, sequence: int) -> dict[str, Any]:
+    def message(self, sequence: int) -> dict[str, Any]:
         if not self.first <= sequence <= len(self.stored):
             return NOT_FOUND
         one = self.stored[sequence - 1]
@@ -306,7 +354,7 @@ class Broker:
             body = self.leases.put(message)
         else:
             body = self._commit(link, message)
-        if link is not None and answer and link.epoch == epoch:
+        if link is not None and answer and link.epoch == epoch and not self.is_alone(link):
             self.answer(link, message, body)
 
     def _commit(self, link: Link | None, message: Message) -> dict[str, Any]:
@@ -343,13 +391,3 @@ class Broker:
     def inject(self, subject: str, headers: dict[str, str], payload: bytes) -> None:
         """A message of nobody whom the log knows."""
         self._store(None, 0, Message(subject, "", headers, payload))
-
-
-def _parsed(subject: str, *streams: str) -> tuple[str, str, str]:
-    """(verb, stream, what follows) of what is asked of the server's API."""
-    asked = subject.removeprefix("$JS.API.")
-    for stream in streams:
-        verb, found, rest = asked.partition(f".{stream}")
-        if found:
-            return verb, stream, rest.removeprefix(".")
-    raise NotImplementedError(subject)

@@ -15,7 +15,8 @@ class Counted(msgspec.Struct, frozen=True):
     """All runs that went on behind the last one; those that name their first seed are not counted again."""
 
     next: int = 0
-    """The seed to go on with. 531,400 to 679,999 were left out: later ones have all that they have, and more."""
+    """The seed to go on with. 531,400 to 679,999 were left out, and 682,200 to 683,999: later ones have all that they
+    have, and more."""
     seeds: int = 0
     """How many were run."""
     virtual_hours: float = 0.0

@@ -400,6 +400,10 @@ LEASED = (
 nothing is forgotten for long, and what somebody deletes by hand."""
 
 
+PARTED = (Draw(1, "servers parted", for_s=(0.5, 25.0)),)
+"""And one of three servers that is cut off from the others: it answers for a while as if it led."""
+
+
 FEDERATOR = ("federator",)
 DONE = ("make", "change", "remove")
 """What the federator does to Jobs and PodGroups (`federation.ports`)."""
@@ -446,6 +450,8 @@ MISLED = (
 """And webhooks that say of what is there that it is not, and a gateway that does."""
 UNDONE = tuple(row._replace(slots=FEDERATOR) for row in SET_BACK)
 """And the federation's own log."""
+ALL_PARTED = tuple(row._replace(slots=("", *FEDERATOR)) for row in PARTED)
+"""And servers of a member's NATS, or of the federation's."""
 OF_MEMBERS = (Draw(1, "etcd restored", for_s=(0.3, 12.0), what=("", "raised")),)
 """And a federated history's clusters, some of them."""
 

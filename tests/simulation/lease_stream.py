@@ -24,6 +24,7 @@ from tests.simulation.witness import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.broker import Broker
+    from tests.simulation.network import Link
 
 LIVES = 2
 """Times of its life without a renewal show that a holder is dead."""
@@ -45,6 +46,13 @@ class Word(NamedTuple):
     @property
     def ttl_s(self) -> int:
         return int((self.message.headers or {})[TTL].removesuffix("s"))
+
+    def told(self) -> dict[str, Any]:
+        """As the server answers who asks for it."""
+        lines = "".join(f"{name}: {value}\r\n" for name, value in (self.message.headers or {}).items())
+        hdrs = base64.b64encode(f"NATS/1.0\r\n{lines}\r\n".encode()).decode()
+        data = base64.b64encode(self.message.data).decode()
+        return {"message": {"subject": self.message.subject, "seq": self.sequence, "hdrs": hdrs, "data": data}}
 
 
 class LeaseStream:
@@ -69,12 +77,13 @@ class LeaseStream:
                 return {"config": asked, "state": {"first_seq": 0, "last_seq": self.sequence}}
             case "STREAM.MSG.GET":
                 word = self.last.get(asked["last_by_subj"])
-                return NOT_FOUND if word is None else _told(word)
+                return NOT_FOUND if word is None else word.told()
         raise NotImplementedError(verb)
 
-    def heard(self, message: Message) -> None:
-        """By all that listen, whatever becomes of it."""
-        for link in self._broker.links:
+    def heard(self, said_by: Link, message: Message) -> None:
+        """By all that listen, whatever becomes of it, on the same side of servers that are parted."""
+        alone = self._broker.is_alone(said_by)
+        for link in [one for one in self._broker.links if self._broker.is_alone(one) == alone]:
             for pattern in [one for one in link.subscribed if _matches(one, message.subject)]:
                 link.deliver(pattern, [message._replace(reply="")])
 
@@ -121,12 +130,6 @@ class LeaseStream:
         self._come_again = max(self._come_again, self.sequence)
         self.sequence = min(self.sequence, sequence)
         self.last.clear()
-
-
-def _told(word: Word) -> dict[str, Any]:
-    lines = "NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in (word.message.headers or {}).items())
-    hdrs, data = base64.b64encode(f"{lines}\r\n".encode()).decode(), base64.b64encode(word.message.data).decode()
-    return {"message": {"subject": word.message.subject, "seq": word.sequence, "hdrs": hdrs, "data": data}}
 
 
 def _matches(pattern: str, subject: str) -> bool:

@@ -121,8 +121,13 @@ class Link:
         await heard
 
     async def go_elsewhere(self) -> bool:
-        """There is one server."""
-        return False
+        """There is another server only while one is cut off."""
+        parted = self.broker.parted
+        if parted is None or self not in parted:
+            return False
+        parted.goes(self, for_good=True)
+        self.break_until(self.broker.loop.now_s)
+        return True
 
     async def close(self) -> None:
         self.is_closed = True
@@ -198,6 +203,7 @@ class Link:
             self.broker.loop.after(0.1 + self.latency_s(), self._reconnect)
             return
         self.connected = True
+        self.broker.connects(self)
         unsent, self._unsent = self._unsent, []
         for message in unsent:
             self._send(*message)

@@ -41,6 +41,7 @@ from tests.simulation.planting import (
     LONG_FEDERATED,
     MIXED,
     NEWEST_FROM,
+    PARTED_FROM,
     SET_BACK_FROM,
     UNDONE_FROM,
     WIDER_FROM,
@@ -107,7 +108,7 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
-OF_LEASES = (2, 6)
+OF_LEASES, OF_PARTED = (2, 6), (0, 2)
 LATER = {
     "wider": (WIDER_FROM, (0, 2), faulty.WIDER),
     "newest": (NEWEST_FROM, (0, 2), faulty.NEWEST),
@@ -117,6 +118,7 @@ LATER = {
     "apart": (FED_FROM, (0, 2), faulty.APART),
     "fed": (FED_FROM, (5, 12), faulty.FED),
     "leased": (LEASED_FROM, OF_LEASES, faulty.LEASED),
+    "parted": (PARTED_FROM, OF_PARTED, faulty.PARTED),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)
@@ -309,4 +311,7 @@ def _federated(drawn: Plan, swarm: Swarm, kind_of: int) -> Plan:
     if kind_of >= DENSE_FROM:
         source = random.Random(f"{seed}/leased")
         faults += faulty.draw(source, source.randint(*OF_LEASES), 0.5, until_s, faulty.LEASED)
+    if kind_of >= PARTED_FROM:
+        source = random.Random(f"{seed}/parted")
+        faults += faulty.draw(source, source.randint(*OF_PARTED), 0.5, until_s, faulty.ALL_PARTED)
     return Plan(seed, steps, faults, drawn.workload)

@@ -52,6 +52,8 @@ LEASED_FROM = 660_000
 DENSE_FROM = 680_000
 """The first seed of those of which one in three is dense (`plan`), and of federated ones whose members' processes have
 their leases as in earnest."""
+PARTED_FROM = 684_000
+"""The first seed of those with a server of NATS' that is cut off from the other two (`parted`)."""
 
 
 class Plant(NamedTuple):

@@ -154,6 +154,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "etcd restored": backups.strike,
     "log set back": set_back.strike,
     "lease kept": _lease_kept,
+    "servers parted": lambda world, fault: world.has_leases and world.broker.part(world.loop.now_s + fault.for_s),
     "lease gone": lambda world, fault: world.broker.leases.forget(lease.subject(CLUSTER, fault.slot)),
     "leases deleted": lambda world, _: world.broker.leases.delete(),
     "feed struck": lambda world, fault: world.feeds.strike(fault),

@@ -16,7 +16,20 @@ import pytest
 from services.simulator.traces import MODES
 from tests.simulation import dlrm, set_back, shorten, versions
 from tests.simulation import plan as planning
-from tests.simulation.faults import APART, BEYOND, DRAWS, FED, FURTHER, LATEST, LEASED, NEWEST, SET_BACK, WIDER, Draw
+from tests.simulation.faults import (
+    APART,
+    BEYOND,
+    DRAWS,
+    FED,
+    FURTHER,
+    LATEST,
+    LEASED,
+    NEWEST,
+    PARTED,
+    SET_BACK,
+    WIDER,
+    Draw,
+)
 from tests.simulation.plan import DENSE_OF, EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
 from tests.simulation.planting import (
     BEYOND_FROM,
@@ -29,6 +42,7 @@ from tests.simulation.planting import (
     LATEST_FROM,
     LEASED_FROM,
     NEWEST_FROM,
+    PARTED_FROM,
     SET_BACK_FROM,
     UNDONE_FROM,
 )
@@ -40,9 +54,9 @@ BLOCK = 25
 SEEDS = tuple(
     seed
     for first, seeds in (
-        (400, 600),
+        (400, 550),
         *((first, 50) for first in (NEWEST_FROM, LATEST_FROM, FURTHER_FROM, BEYOND_FROM)),
-        *((first, 50) for first in (SET_BACK_FROM, FED_FROM, LEASED_FROM, DENSE_FROM)),
+        *((first, 50) for first in (SET_BACK_FROM, FED_FROM, LEASED_FROM, DENSE_FROM, PARTED_FROM)),
     )
     for seed in range(first, first + seeds, BLOCK)
 )
@@ -62,6 +76,7 @@ STRUCK_FROM = {
     SET_BACK_FROM: _kinds(*SET_BACK),
     FED_FROM: _kinds(*APART, *FED),
     LEASED_FROM: _kinds(*LEASED),
+    PARTED_FROM: _kinds(*PARTED),
 }
 """The first of a block → faults that its seeds draw, and those before them did not. Each strikes in that block: one that
 is drawn and never hits anything would look like one that does no harm."""
@@ -104,7 +119,7 @@ def test_the_services_of_a_trace_hold_up_in_both_modes(first: int) -> None:
     assert min(bound[mode] for mode in MODES) > 20
 
 
-@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4, UNDONE_FROM, DENSE_FROM])
+@pytest.mark.parametrize("first", [0, 4, BEYOND_FROM, BEYOND_FROM + 4, UNDONE_FROM, DENSE_FROM, PARTED_FROM])
 def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> None:
     told: Counter[str] = Counter()
     for outcome in histories(range(first, first + 4), FEDERATED):

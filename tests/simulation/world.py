@@ -356,6 +356,7 @@ class World(Ending):
         self.calm, self._calm_s = True, self.loop.now_s
         self.faults.lift()
         self.turns.clear()
+        self.broker.unite(self.broker.parted)
         self.kube.silent_until_s = 0.0
         self.kube.refused.clear()
         self.kube.unwelcome.clear()

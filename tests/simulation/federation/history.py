@@ -186,6 +186,7 @@ class Federation(Ending):
         await asyncio.gather(*(member.trouble() for member in self.members))
         self._calm_s = self.loop.now_s
         self.faults.lift()
+        self.broker.unite(self.broker.parted)
         for member in self.members:
             member.calm_down()
         for process in self.supervisor.ever:
