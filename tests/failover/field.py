@@ -35,7 +35,7 @@ REPLICAS = 3
 NODES, GANG, EVERY_S = 40, 2, 0.1
 LIFE_MS = 1000
 """How long a gang runs: there is always room."""
-SNAPSHOT_AFTER_BYTES = 200_000
+SNAPSHOT_AFTER_BYTES = 100_000
 SNAPSHOTS = object_store.stream(CLUSTER)
 STREAMS = (subjects.stream(CLUSTER), lease.stream(CLUSTER), cloudevents.stream(CLUSTER))
 ROLES = ("ingest", "planner", "planner", "binder", "binder", "feed")
