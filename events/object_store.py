@@ -119,6 +119,13 @@ class Bucket:
         found = [_object(message.data) async for message in self._messages(self._meta())]
         return [one for one in found if one is not None]
 
+    async def names(self) -> list[str]:
+        """Of those that are there, or that another client has marked as deleted: by one question, however many they are;
+        sorted."""
+        info = await self._info(self._meta())
+        found = [] if info is None else map(_named, info.state.subjects)
+        return sorted(name for name in found if name is not None)
+
     async def get(self, found: Object) -> bytes:
         """Raises BrokenObject."""
         data = b"".join([message.data async for message in self._messages(self._chunks(found.nuid))])
@@ -132,12 +139,12 @@ class Bucket:
 
     async def parts(self) -> list[str]:
         """The subjects of all chunks that there are, be the objects that they are of finished or not."""
-        info = await self._info()
+        info = await self._info(self._chunks())
         return [] if info is None else list(info.state.subjects)
 
     async def abandoned(self) -> list[str]:
         """Those `parts` that no object names, and to which nothing came for `ABANDONED_AFTER` by the server's clock."""
-        info = await self._info()
+        info = await self._info(self._chunks())
         if info is None or info.ts is None:
             return []
         found = []
@@ -153,9 +160,9 @@ class Bucket:
         for subject in await self._unnamed(parts):
             await self._purge(subject)
 
-    async def _info(self) -> _Info | None:
-        """What the server says of the chunks; None where there is no bucket."""
-        asked = {"subjects_filter": self._chunks()}
+    async def _info(self, subject: str) -> _Info | None:
+        """What the server says of these messages; None where there is no bucket."""
+        asked = {"subjects_filter": subject}
         try:
             info = await patiently(self._connection.ask, f"$JS.API.STREAM.INFO.{self._stream}", asked)
         except Refused as refused:
@@ -266,6 +273,14 @@ class ObjectStore:
 
 def _digest(data: bytes) -> str:
     return _OF_BYTES + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
+
+
+def _named(subject: str) -> str | None:
+    """Of a meta message, which object it is about; None for what no client says."""
+    try:
+        return base64.urlsafe_b64decode(subject.rpartition(".")[2]).decode()
+    except ValueError:
+        return None
 
 
 def _object(meta: bytes) -> Object | None:

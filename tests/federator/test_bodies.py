@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -123,6 +124,39 @@ async def test_unfinished_chunks_are_cleared_away(server: EmbeddedServer, cluste
         assert await bodies.forget_all_but(frozenset([digest]), await bodies.lying()) == 0
         assert await connection.last_message(stream_of(bucket.name), f"$O.{bucket.name}.C.orphan") is None
         assert await bodies.read(digest) == BODY
+
+
+async def test_however_many_bodies_there_are_a_start_asks_two_questions(
+    server: EmbeddedServer, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's body is there for as long as its winner runs. As it was: each was asked for by itself, twice."""
+    async with connected(server.url) as connection:
+        bodies = Bodies(BucketBlobs(Bucket(connection, bodies_bucket(cluster))), Cipher([KEY]))
+        kept = [await bodies.keep(f"{number}".encode()) for number in range(20)]
+        asked, ask = [], connection.ask
+
+        async def counted(subject: str, *arguments: Any, **more: Any) -> bytes:
+            asked.append(subject)
+            return await ask(subject, *arguments, **more)
+
+        monkeypatch.setattr(connection, "ask", counted)
+        lying = await bodies.lying()
+        assert await bodies.forget_all_but(frozenset(kept), lying) == 0
+    assert (lying.names, len(lying.parts)) == (sorted(kept), 20)
+    assert len(asked) == 2
+
+
+async def test_what_others_put_or_mark_there_keeps_no_start_from_clearing(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection:
+        bucket = Bucket(connection, bodies_bucket(cluster))
+        bodies = Bodies(BucketBlobs(bucket), Cipher([KEY]))
+        kept, deleted, left = [await bodies.keep(BODY) for _ in range(3)]
+        await (await connection.client.jetstream().object_store(bucket.name)).delete(deleted)
+        await connection.publish(f"$O.{bucket.name}.M.no-base64!", b"{}")
+        lying = await bodies.lying()
+        assert lying.names == sorted([kept, deleted, left])
+        assert await bodies.forget_all_but(frozenset([kept]), lying) == 2
+        assert [found.name for found in await bucket.listed()] == [kept]
 
 
 async def test_chunks_of_a_body_that_was_being_kept_are_its_own(server: EmbeddedServer, cluster: str) -> None:
