@@ -372,6 +372,19 @@ async def test_what_goes_on_and_is_not_in_the_log_is_told_once(
     assert await cluster.polled(3) == ["lost"], "it is there again"
 
 
+async def test_what_has_the_name_of_a_place_for_a_while_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of the same name is submitted again, and gets the next name behind that."""
+    cluster = Cluster(monkeypatch, lost=LOST)
+    assert await cluster.polled(2) == ["lost"]
+    state = cluster.polling._decider.state
+    (job,) = state.jobs.values()
+    job.places["a"].name, state.open[ACCOUNT] = "lost", {(job.uid, "a"): None}
+    assert await cluster.polled(2) == []
+    state.open.clear()
+    job.places["a"].name = "lost-2"
+    assert await cluster.polled(2) == []
+
+
 async def test_of_what_is_known_held_or_over_no_cluster_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
     place = next(iter(cluster.polling._decider.state.jobs.values())).places["a"]

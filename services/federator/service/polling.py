@@ -159,7 +159,7 @@ class Polling:
             return answer
         told = [await self._came_back(key, backend) for key in observing.back(self._state, account, answer)]
         unknown = {(run.name, run.uid): None for run in observing.unknown(self._state, account, answer)}
-        self._asked[account] = self._asked.get(account, set()) & unknown.keys()
+        self._asked[account] = self._asked.get(account, set()) & {(run.name, run.uid) for run in answer.runs}
         self._unknown[account] = [key for key in unknown if key not in self._asked[account]]
         if all(told):
             self._sweep_s[account] = began_s + SWEEP_S
