@@ -413,10 +413,8 @@ class Witness:
 
     def bound_by_us(self, event: ev.PodBound, commit: Commit, index: int, before: Before) -> None:
         at, found = commit.sequence, self.bound.get(event.uid, "none")
-        were = self.lives.undone.get(event.uid, ())
-        _require(
-            event.node in (found, *were), f"{at} says {event.uid} is bound to {event.node}; it is to {found} (7.7)"
-        )
+        nodes = (found, *self.lives.undone.get(event.uid, ()))
+        _require(event.node in nodes, f"{at} says {event.uid} is bound to {event.node}; it is to {found} (7.7)")
 
     def not_bound(self, event: ev.BindingFailed, commit: Commit, index: int, before: Before) -> None:
         """A refusal is definite: the intent did not take hold, unless the pod is gone since, whatever the reason is:
