@@ -13,7 +13,6 @@ HISTORIES = 40
 FIRST = {
     "effects: doubt is none": 50,
     "polling: what runs again is not looked for": 150,
-    "requests: given up while it is tried": 1_900,
     "requests: the name is looked up before": 90,
 }
 """The first history that is tried, where many before it find nothing."""

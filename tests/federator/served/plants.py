@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import random
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from services.start import state_at
 from tests.federator import simulation
 from tests.federator.plants import tell
 from tests.federator.served.world import HeldServed, Served
+from tests.federator.simulation.network import FAULTS_END_MS
 
 Patch = tuple[Any, str, Any]
 _say, _submit, _ask = Decider.say, Effects._submit, Polling._ask
@@ -155,6 +157,16 @@ def _needed_in_a_race_alone(job: Any) -> bool:
     return bool(job.phase != SETTLED)
 
 
+class Rushed(HeldServed):
+    """With an operator who gives up what he may again and again: attempts are seldom under way."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        source = random.Random(f"{seed}/rushed")
+        for _ in range(40):
+            self.at(source.randrange(FAULTS_END_MS), self.people.rush)
+
+
 PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
     "bodies: cleared as they lie now": (
         HeldServed,
@@ -174,7 +186,7 @@ PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
     "polling: gone by the list alone": (HeldServed, [(Polling, "_absent", _absent_by_the_list_alone)]),
     "polling: late ones are not looked for": (HeldServed, [(Polling, "_late", _nothing_came_late)]),
     "polling: what runs again is not looked for": (HeldServed, [(Polling, "_came_back", _nothing_came_back)]),
-    "requests: given up while it is tried": (HeldServed, [(Federator, "give_up", _given_up_at_once)]),
+    "requests: given up while it is tried": (Rushed, [(Federator, "give_up", _given_up_at_once)]),
     "requests: the name is looked up before": (Served, [(Federator, "federate", _accepted_whatever_came_meanwhile)]),
 }
 
