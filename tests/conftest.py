@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import logging
 import os
 import re
 import signal
@@ -54,10 +55,13 @@ def pytest_collection_finish() -> None:
 
 
 PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
+LEVEL = logging.getLogger().level
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """`muster snapshot` gives way to everything else: run within a test it made a whole worker do so, and on two cores
-    what that worker had to do took ten times as long, until one test's time was over.
+    what that worker had to do took ten times as long, until one test's time was over. A command that is run within a
+    test chooses what is logged, and the next test would see it.
     """
+    logging.getLogger().setLevel(LEVEL)
     assert os.getpriority(os.PRIO_PROCESS, 0) == PRIORITY, f"{item.nodeid} changed this process's priority for good"
