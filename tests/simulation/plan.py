@@ -109,7 +109,8 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
 OF_LEASES, OF_PARTED = (2, 6), (0, 2)
-LATER = {
+Later = dict[str, tuple[int, tuple[int, int], tuple[faulty.Draw, ...]]]
+LATER: Later = {
     "wider": (WIDER_FROM, (0, 2), faulty.WIDER),
     "newest": (NEWEST_FROM, (0, 2), faulty.NEWEST),
     "latest": (LATEST_FROM, (0, 1), faulty.LATEST),
@@ -145,10 +146,13 @@ USERS_OF_MEMBERS = {koordinator: (4, 10), kinds: (0, 2)}
 """Those that their clusters have besides."""
 RESTORED = (0, 1)
 """How often the etcd of one of their clusters is restored."""
-SETS_BACK = (0, 2)
-"""And the log of one of them is set back."""
-UNDONE = (1, 3)
-"""And the federation's own."""
+LATER_OF_FEDERATIONS: Later = {
+    "set back": (SET_BACK_FROM, (0, 2), faulty.SET_BACK),
+    "undone": (UNDONE_FROM, (1, 3), faulty.UNDONE),
+    "leased": (DENSE_FROM, OF_LEASES, faulty.LEASED),
+    "parted": (PARTED_FROM, OF_PARTED, faulty.ALL_PARTED),
+}
+"""As `LATER`, of federated histories."""
 ALL_HERE_S = 20.0
 """When all services of the trace have come once."""
 
@@ -237,7 +241,8 @@ def _denser(drawn: Plan) -> Plan:
 
 
 def _later(seed: int) -> list[tuple[faulty.Draw, ...]]:
-    return [table for first, _, table in LATER.values() if seed >= first]
+    """The first seeds have none of these."""
+    return [table for first, _, table in LATER.values() if seed >= first] or [faulty.DRAWS]
 
 
 def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
@@ -270,31 +275,38 @@ def _drawn(seed: int, of: str, kind_of: int) -> Plan:
         if seed < LATEST_FROM:
             return Plan(seed, steps, faults, of)
     if of == FEDERATED:
-        return _federated(Plan(seed, steps, faults, of), swarm, kind_of)
+        return _federated(Plan(seed, steps, faults, of), swarm, goes_beyond)
     for users, drawn in USERS_OF[of].items():
         if seed >= users.FROM and (goes_beyond or users is not foretold):
             source = random.Random(f"{seed}/{users.__name__.rpartition('.')[2]}")
             more = workload.draw(source, source.randint(*drawn), 0.2, pace.trouble_s, swarm.weights(users.WEIGHTS))
             among = 4 * len(more)
             steps = [*steps[:among:2], *steps[among:], *more]  # each for two others, as it makes more of a history
-    for name, (first, drawn, table) in LATER.items():
-        if seed >= first:
-            source = random.Random(f"{seed}/{name}")
-            faults += faulty.draw(source, source.randint(*drawn), 0.5, pace.trouble_s, table)
+    faults += _of_tables(seed, LATER, pace.trouble_s)
     if goes_beyond:
         source = random.Random(f"{seed}/beyond")
         faults += faulty.draw(source, source.randint(*BEYOND), 0.5, pace.trouble_s, faulty.BEYOND)
     return Plan(seed, steps, faults, of)
 
 
-def _federated(drawn: Plan, swarm: Swarm, kind_of: int) -> Plan:
+def _of_tables(seed: int, tables: Later, until_s: float) -> list[Fault]:
+    """Those of each that the seed is late enough for."""
+    faults = []
+    for name, (first, drawn, table) in tables.items():
+        if seed >= first:
+            source = random.Random(f"{seed}/{name}")
+            faults += faulty.draw(source, source.randint(*drawn), 0.5, until_s, table)
+    return faults
+
+
+def _federated(drawn: Plan, swarm: Swarm, goes_beyond: bool) -> Plan:
     """The same, with what happens to the federator, and what came later."""
     seed, steps, faults, until_s = drawn.seed, list(drawn.steps), list(drawn.faults), PACES[drawn.workload].trouble_s
     source = random.Random(f"{seed}/federator")
     faults += faulty.draw(source, source.randint(*OF_FEDERATOR), 0.5, until_s, faulty.OF_FEDERATOR)
     source = random.Random(f"{seed}/backups")
     faults += faulty.draw(source, source.randint(*RESTORED), 0.5, until_s, faulty.OF_MEMBERS)
-    if kind_of >= BEYOND_FROM:
+    if goes_beyond:
         source = random.Random(f"{seed}/operators")
         steps += workload.draw(source, source.randint(*OPERATORS), 0.2, until_s, OF_OPERATORS)
         for users, counts in USERS_OF_MEMBERS.items():
@@ -302,16 +314,5 @@ def _federated(drawn: Plan, swarm: Swarm, kind_of: int) -> Plan:
             steps += workload.draw(source, source.randint(*counts), 0.2, until_s, weights)
         for table in (faulty.BEYOND, faulty.MISLED):
             faults += faulty.draw(source, source.randint(*BEYOND), 0.5, until_s, table)
-    if seed >= SET_BACK_FROM:
-        source = random.Random(f"{seed}/set back")
-        faults += faulty.draw(source, source.randint(*SETS_BACK), 0.5, until_s, faulty.SET_BACK)
-    if seed >= UNDONE_FROM:
-        source = random.Random(f"{seed}/undone")
-        faults += faulty.draw(source, source.randint(*UNDONE), 0.5, until_s, faulty.UNDONE)
-    if kind_of >= DENSE_FROM:
-        source = random.Random(f"{seed}/leased")
-        faults += faulty.draw(source, source.randint(*OF_LEASES), 0.5, until_s, faulty.LEASED)
-    if kind_of >= PARTED_FROM:
-        source = random.Random(f"{seed}/parted")
-        faults += faulty.draw(source, source.randint(*OF_PARTED), 0.5, until_s, faulty.ALL_PARTED)
+    faults += _of_tables(seed, LATER_OF_FEDERATIONS, until_s)
     return Plan(seed, steps, faults, drawn.workload)
