@@ -444,7 +444,8 @@ async def test_a_log_that_is_set_back_behind_a_leaf_is_another(
         cluster.server.start()
         await cluster.start_ingest()
         with pytest.raises(LogError, match="is another than was there: the log has lost what it acknowledged"):
-            await anext(batches)
+            async for _ in batches:  # what ingest had said before it was stopped may yet come
+                pass
     await connection.close()
 
 
