@@ -25,6 +25,7 @@ from events.server import ServerError
 from tests.chaos import audit, feeding, isolation
 from tests.chaos.network import Network
 from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, SUBSCRIBER, Variant
+from tests.chaos.retention import Retention
 from tests.chaos.supervisor import Slot
 from tests.e2e.cluster import NAMESPACE, install, until
 from tests.server_cluster import ServerCluster, TlsFiles
@@ -54,6 +55,9 @@ class Field:
         self.tls = _certificates(directory)
         extra = configuration(CLUSTER, self.passwords)
         self.nats = ServerCluster(directory / "nats", name="chaos", extra=extra, tls=self.tls)
+        self.retention = Retention(
+            self.muster, self.nats.url, directory / "archive.db", max(variant.clock_offsets_ms.values())
+        )
         self.slots: dict[str, Slot] = {}
         self.kwok: Process | None = None
         self.busy: set[str] = set()
@@ -132,14 +136,16 @@ class Field:
             "MUSTER_LOG_FORMAT": "json",
         }
 
-    async def muster(self, *words: str, role: str, within_s: float = 120.0) -> tuple[int, str, str]:
+    async def muster(
+        self, *words: str, role: str, within_s: float = 120.0, clock_offset_ms: int = 0
+    ) -> tuple[int, str, str]:
         """A command of Muster's: exit code, stdout, stderr. It is killed when its time is over (TimeoutError)."""
         command = [sys.executable, "-m", "services", *words, "--cluster", CLUSTER]
         process = await asyncio.create_subprocess_exec(
             *command,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=os.environ | self.environment(role),
+            env=os.environ | self.environment(role) | {"MUSTER_CLOCK_OFFSET_MS": str(clock_offset_ms)},
         )
         try:
             async with asyncio.timeout(within_s):
@@ -155,11 +161,20 @@ class Field:
         """As who only reads. Raises LogError."""
         return await open_log(self.nats.url, CLUSTER, **self.login("reader"))
 
-    async def commits(self) -> list[Stored]:
-        """The whole log as it is now. Raises LogError."""
+    async def purged(self) -> int:
+        """How many commits the log has no more. Raises LogError."""
         log = await self.open_log()
         try:
-            return [stored async for batch in log.read() for stored in batch]
+            return (await log.bounds()).first - 1
+        finally:
+            await log.close()
+
+    async def commits(self) -> list[Stored]:
+        """The whole log as it is now: what was purged is the archive's. Raises LogError."""
+        purged, log = await self.purged(), await self.open_log()
+        try:
+            found = await self.retention.archived(purged) if purged else []
+            return found + [stored async for batch in log.read(purged) for stored in batch]
         finally:
             await log.close()
 
@@ -253,11 +268,9 @@ class Field:
             self.ended_alone["kwok"] += 1
             self.kwok = await asyncio.to_thread(self.control_plane.start_kubelets, FINISHING)
 
-    async def verify(self) -> dict[str, Any]:
-        """What ``muster verify`` says of the log. Raises LogError."""
-        code, out, err = await self.muster(
-            "verify", self.nats.url, "--strict", "50", "--json", role="reader", within_s=900
-        )
+    async def verify(self, location: str) -> dict[str, Any]:
+        """What ``muster verify`` says of that log. Raises LogError."""
+        code, out, err = await self.muster("verify", location, "--strict", "50", "--json", role="reader", within_s=900)
         lines = out.strip().splitlines()
         if code not in (0, 1, 5) or not lines:
             raise LogError(f"muster verify: exit {code}\n{out}\n{err}")

@@ -41,6 +41,7 @@ class Hurting:
             "pause": self._pause,
             "policy": self._policy,
             "guest": self._guest,
+            "purge": self._purge,
             "kill nats": self._kill_nats,
             "kill quorum": self._kill_nats,
             "pause nats": self._pause_nats,
@@ -129,6 +130,13 @@ class Hurting:
         self._score = next(score for score in SCORES if score != self._score)
         with suppress(TimeoutError):
             await self.field.muster("policy", "set", self.field.nats.url, "--node-score", self._score, role="admin")
+
+    async def _purge(self, hurt: Hurt) -> None:
+        """The log's retention: what takes longer is killed."""
+        for name in self._free(hurt):
+            if await self.field.retention.purge(hurt.lasts_s):
+                self.kills["retention"] += 1
+            self.field.busy.discard(name)
 
     # ------------------------------------------------------------------------------------------------------------ NATS
 

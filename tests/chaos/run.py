@@ -55,6 +55,8 @@ class Report(msgspec.Struct, kw_only=True):
     seen: dict[str, int] = {}
     """By the witness."""
     commits: int = 0
+    purged: int = 0
+    """Of these; the archive has them."""
     acknowledged: int = 0
     published: int = 0
     """Messages of the feed."""
@@ -75,7 +77,8 @@ class Report(msgspec.Struct, kw_only=True):
         return (
             f"seed {self.seed}: {sum(self.kills.values())} kills ({by_kind}), {sum(self.deeds.values())} hurts in "
             f"{self.episodes} episodes, {self.seconds / 60:.1f} min; {self.seen.get('pods bound', 0)} pods and "
-            f"{self.seen.get('gangs bound', 0)} gangs bound, {self.commits} commits ({self.acknowledged} acknowledged), "
+            f"{self.seen.get('gangs bound', 0)} gangs bound, {self.commits} commits ({self.acknowledged} acknowledged, "
+            f"{self.purged} purged), "
             f"{self.reproduced} of {self.decided} decisions verified, {len(self.violations)} violations"
         )
 
@@ -167,17 +170,12 @@ class Run:
         )
         told = list(ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()}))
         self.report.acknowledged = self.ledger.compare(await self.field.commits(), told)
+        self.report.purged = await self.field.purged()
         asked = list(audit.read(audit.path(self.directory)))
         self.report.bindings = {str(code): count for code, count in sorted(Counter(one.code for one in asked).items())}
         permitted_ns = self.ledger.permitted_ns(told, self.field.variant.clock_offsets_ms)
         self._violated(audit.violations(asked, permitted_ns))
-        verified = await self.field.verify()
-        self.report.decided, self.report.reproduced = verified["decided"], verified["reproduced"]
-        self.report.decisions = verified["decisions"]
-        if not verified["verified"]:
-            self._violated(
-                [f"verify: {verified['difference'] or verified['violation'] or verified['why_unverifiable']}"]
-            )
+        await self._verify()
         for name, slot in self.field.slots.items():
             expected = EXPECTED_EXITS | ({NO_FEED} if name == SUBSCRIBER else set())
             bad = {code: count for code, count in slot.exits.items() if code not in expected}
@@ -186,7 +184,19 @@ class Run:
             if bad or first:
                 found = f"{name}: exit codes {bad}, {said.count('Traceback')} tracebacks, in {slot.log}"
                 self._violated([f"{found}\n{first}{behind[:TOLD_CHARACTERS]}".rstrip()])
-        self._violated([*self.witness.violations, *self.ledger.violations])
+        self._violated([*self.witness.violations, *self.ledger.violations, *self.field.retention.violations])
+
+    async def _verify(self) -> None:
+        """What is left of the log, and all of it, which the archive has in the end."""
+        retention = self.field.retention
+        await retention.archive_all(RESTS_WITHIN_S)
+        for location in (self.field.nats.url, str(retention.archive)):
+            found = await self.field.verify(location)
+            if not found["verified"]:
+                why = found["difference"] or found["violation"] or found["why_unverifiable"]
+                self._violated([f"verify {location}: {why}"])
+        self.report.decided, self.report.reproduced = found["decided"], found["reproduced"]
+        self.report.decisions = found["decisions"]
 
     async def _check_feed(self) -> None:
         """It comes to hold what the log makes of it, and nothing else."""

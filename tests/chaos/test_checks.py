@@ -18,6 +18,7 @@ from tests.chaos.hurting import Hurting
 from tests.chaos.ledger import Acknowledged, Ledger, acknowledgements
 from tests.chaos.network import Proxies
 from tests.chaos.plan import DEEDS
+from tests.chaos.retention import Retention
 from tests.chaos.witness import Seen, Witness
 from tests.waiting import until
 from tests.world import World
@@ -215,6 +216,36 @@ def test_what_of_the_feed_is_of_a_pattern(pattern: str, wanted: set[str]) -> Non
     assert named >= wanted
     assert ("NodeObserved" in named) == (pattern == ">")
     assert all(json.loads(body).get("subject", "").startswith("default/") for body in found) == (pattern != ">")
+
+
+# ----------------------------------------------------------------------------------------------------------- retention
+
+
+@pytest.mark.parametrize(
+    ("code", "err", "complaint"),
+    [(0, "", ""), (2, "error: nats://…: no answer", ""), (1, "no", "exit 1, no"), (2, "Traceback …", "Traceback …")],
+)
+async def test_a_retention_may_fail_for_want_of_servers_alone(
+    tmp_path: Path, code: int, err: str, complaint: str
+) -> None:
+    async def muster(*words: str, role: str, within_s: float, clock_offset_ms: int) -> tuple[int, str, str]:
+        assert (words[0], role) == ("retention", "keeper")
+        assert clock_offset_ms > 3_600_000
+        return code, "", err
+
+    retention = Retention(muster, "nats://…", tmp_path / "archive.db", furthest_ms=0)
+    assert not await retention.purge(1.0)
+    assert len(retention.violations) == bool(complaint)
+    assert complaint in "".join(retention.violations)
+
+
+async def test_a_retention_that_takes_longer_is_killed(tmp_path: Path) -> None:
+    async def muster(*words: str, role: str, within_s: float, clock_offset_ms: int) -> tuple[int, str, str]:
+        raise TimeoutError
+
+    retention = Retention(muster, "nats://…", tmp_path / "archive.db", furthest_ms=0)
+    assert await retention.purge(1.0)
+    assert not retention.violations
 
 
 # ---------------------------------------------------------------------------------------------------------------- rest
