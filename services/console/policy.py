@@ -1,7 +1,7 @@
 """The policy in the log: what it is, and the admin's change of it.
 
-A change is one event, `PolicyChanged`, with the whole policy: what was not named stays as it was. It is appended behind
-the admin's last commit, so that of two admins at the same moment one is refused. It holds from its place on.
+A change is one event, `PolicyChanged`, with the whole policy: what was not named stays as it was. It holds from its
+place on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 import events as ev
 from events.log import EventLog
 from events.policy import DEFAULT_POLICY, Policy
+from services.console import admin
 from services.console.errors import Unusable
 from services.console.kinds import check_of_a_cluster
 from services.console.profiles import QUEUE_ORDERS, SCORES, named, profile
 from services.console.replay import replay
-from services.writer import SteppedDown, Writer
 
 REPLACEMENT = ("keep", "evict")
 LEAST = {"cycle_pods": 1, "gang_pods": 1, "backoff_initial_ms": 1, "backoff_max_ms": 1, "retry_ms": 1_000}
@@ -86,16 +86,8 @@ async def change(log: EventLog, changes: Mapping[str, Any]) -> Change:
     """Append the changed policy, unless the log says the same. Raises InvalidPolicy, Unusable when another admin was
     faster or it is a federation's log, LogError."""
     await check_of_a_cluster(log, NO_POLICY)
-    writer = Writer(log, "admin")
-    last = await log.last(writer.subject)
-    writer.last = last.sequence if last is not None else 0
-    state = await replay(log)
+    writer, state = await admin.look(log)
     new = changed(state.policy or DEFAULT_POLICY, changes)
     if new == state.policy:
         return Change(state.sequence, new, written=False)
-    writer.rules, writer.state = state.rules_version, state.state_version
-    try:
-        place = await writer.append([ev.PolicyChanged(policy=new)], basis=state.sequence, cause="admin")
-    except SteppedDown as error:
-        raise Unusable("another admin wrote just now: look at it again") from error
-    return Change(place, new, written=True)
+    return Change(await admin.write(writer, state, ev.PolicyChanged(policy=new)), new, written=True)

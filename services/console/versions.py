@@ -1,8 +1,7 @@
 """Which version of the rules and of the state is in force, who has the code for which, and the admin's switch.
 
-A switch is one event, `VersionsSwitched`, appended behind the admin's last commit. It is refused while a process that
-writes lacks what it names. One that joins in between makes it inert (`services.state.versions`): so the log is read up
-to the event before it is said to hold.
+A switch is one event, `VersionsSwitched`. It is refused while a process that writes lacks what it names. One that joins
+in between makes it inert (`services.state.versions`): so the log is read up to the event before it is said to hold.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Any
 
 import events as ev
 from events.log import EventLog
+from services.console import admin
 from services.console.errors import Unusable
 from services.console.kinds import check_of_a_cluster
 from services.console.replay import replay
@@ -19,7 +19,6 @@ from services.start import fold
 from services.state import versions
 from services.state.fold import FOLDS, State
 from services.state.form import listed
-from services.writer import SteppedDown, Writer
 
 ONE_VERSION = "it has one version of rules and state, and there is nothing to switch"
 
@@ -47,20 +46,12 @@ async def switch(log: EventLog, rules: int | None, version: int | None) -> dict[
     Raises Unusable when a writer lacks what is asked for, or when another admin was faster; LogError, UnknownCommit.
     """
     await check_of_a_cluster(log, ONE_VERSION)
-    writer = Writer(log, "admin")
-    last = await log.last(writer.subject)
-    writer.last = last.sequence if last is not None else 0
-    state = await replay(log)
+    writer, state = await admin.look(log)
     asked = ev.VersionsSwitched(rules=rules or state.rules_version, state=version or state.state_version)
     if (asked.rules, asked.state) == (state.rules_version, state.state_version):
         return {"switched": False, **described(state)}
     _check(state, asked)
-    writer.rules, writer.state = state.rules_version, state.state_version
-    try:
-        place = await writer.append([asked], basis=state.sequence, cause="admin")
-    except SteppedDown as error:
-        raise Unusable("another admin wrote just now: look at it again") from error
-    await fold(log, state, place)
+    await fold(log, state, await admin.write(writer, state, asked))
     if (state.rules_version, state.state_version) != (asked.rules, asked.state):
         raise Unusable(f"nothing was switched, since somebody joined meanwhile: {_those(state, asked)}")
     return {"switched": True, **described(state)}

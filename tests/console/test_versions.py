@@ -72,7 +72,7 @@ async def test_of_two_admins_at_the_same_moment_one_is_refused(monkeypatch: pyte
         world.append("admin", [ev.VersionsSwitched(rules=1, state=2)], cause="admin")
         return state
 
-    monkeypatch.setattr("services.console.versions.replay", overtaken)
+    monkeypatch.setattr("services.console.admin.replay", overtaken)
     with pytest.raises(Unusable, match="another admin wrote just now"):
         await switch(world.log, 2, None)
     assert (world.state.rules_version, world.state.state_version) == (1, 2)
