@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.simulation import koordinator, rollouts, upstream
 from tests.simulation.planting import (
     BEYOND_FROM,
+    DENSE_FROM,
     FURTHER_FROM,
     LATEST_FROM,
     NEWEST_FROM,
@@ -423,6 +424,7 @@ MORE: dict[str, Plant] = {
         "services.state.reservations",
         (("            reservation.doubted[node] = None\n", "            pass\n"),),
         (("services.state.reservations", "            kept.doubted[name] = None\n", "            pass\n"),),
+        first=DENSE_FROM,
     ),
     "one answer believed": Plant(
         "a kind that the API server names is gone, as one answer said that it is not there",
