@@ -7,8 +7,10 @@ are told of the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from events.dialects import TIMEOUT_ANNOTATION
 from services.state import membership, tallies, timeouts
 from services.state.membership import rules_off, short
 from services.state.naming import named_by
@@ -44,12 +46,31 @@ def stands(state: State, group: Group, cohort: Cohort) -> bool:
     return _waits(state, group, about)
 
 
-def pods(state: State, group: Group, cohort: Cohort) -> str:
-    """The message of a cohort that lacks pods, with how many there are now; empty if there are enough."""
+def message(state: State, group: Group, cohort: Cohort) -> str:
+    """What a cohort is told: with how many pods there are now, and of each gang that had timed out by when it was
+    refused, of which the planner may not have known. Empty: what the planner said is all there is."""
+    if cohort.reason == "TooFewPods":
+        return _pods(state, group, cohort)
+    if cohort.reason == "GangTimedOut" and (gangs := _about(cohort).split()):
+        return over(gangs)
+    return ""
+
+
+def _pods(state: State, group: Group, cohort: Cohort) -> str:
+    """Empty if there are enough."""
     gang, task = _short_of(state, group, cohort)
     if not short(state, gang, task):
         return ""
     return too_few(named(gang, task), *membership.there_of(state, gang, task))
+
+
+def over(gangs: Sequence[str]) -> str:
+    """What a refusal of gangs whose waiting time is over says, and what their user may do."""
+    of = f"gang {gangs[0]}" if len(gangs) == 1 else f"gangs {', '.join(gangs)}"
+    return (
+        f"{of}: the waiting time is over; to have it tried again, delete its pods, remove their annotation "
+        f"{TIMEOUT_ANNOTATION}, or declare it otherwise"
+    )
 
 
 def named(gang: Gang, task: str) -> str:

@@ -25,8 +25,8 @@ LIMITED = "more than the limit of "
 def said(state: State, group: Group) -> tuple[str, str]:
     """(What is written again only when it changes, the message) for the pods of a group in a cohort."""
     cohort = state.cohorts[group.cohort]
-    if cohort.reason == "TooFewPods":
-        return cohort.condition, lacking.pods(state, group, cohort) or cohort.message
+    if lacks := lacking.message(state, group, cohort):
+        return cohort.condition, lacks
     if cohort.reason == "SetAside":  # for a node, which is another when they disagree again
         return cohort.message, cohort.message
     if cohort.reason == "GangTooLarge":  # for a limit, which an admin may change, or for what a commit takes

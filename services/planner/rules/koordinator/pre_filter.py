@@ -13,8 +13,7 @@ and no time ends that; `services.state.timeouts` says what does. The third and f
 
 from __future__ import annotations
 
-from events.dialects import TIMEOUT_ANNOTATION
-from services.state import timeouts
+from services.state import lacking, timeouts
 from services.state.fold import State
 from services.state.records import Group
 
@@ -22,10 +21,4 @@ from services.state.records import Group
 def timed_out(state: State, group: Group) -> str:
     """Why the group is rejected, and what its user may do; empty if it is not."""
     gangs = [key for key in group.gangs if timeouts.gang_stands(state, state.gangs[key])]
-    if not gangs:
-        return ""
-    named = f"gang {gangs[0]}" if len(gangs) == 1 else f"gangs {', '.join(gangs)}"
-    return (
-        f"{named}: the waiting time is over; to have it tried again, delete its pods, remove their annotation "
-        f"{TIMEOUT_ANNOTATION}, or declare it otherwise"
-    )
+    return lacking.over(gangs) if gangs else ""
