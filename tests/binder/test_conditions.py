@@ -10,7 +10,6 @@ import pytest
 
 import events as ev
 from events.envelope import decode
-from services.binder.report import condition
 from services.binder.service.rounds import Rate
 from services.binder.service.write_behind import WriteBehind
 from services.kubernetes.errors import Conflict
@@ -497,20 +496,3 @@ async def test_pods_of_a_gang_without_room_are_told_when_no_more_are_to_come() -
     assert len(world.state.cohorts) == 1
     await reader.round()
     assert len(reader.client.said) == 6, "told once each, and the first two twice"
-
-
-def test_of_gangs_each_that_timed_out_is_named_though_the_planner_knew_of_one_alone() -> None:
-    """The simulator of faults found it, seed 697995: the binder said it of another gang while the planner refused them,
-    and what its next refusal said counted as told."""
-    world = World()
-    world.node("n0")
-    names = {"groups": ("default/a", "default/b")}
-    world.koordinator("default/a", 1, 1, names)
-    world.koordinator("default/b", 1, 1, names)
-    world.says("a-0")
-    refused, basis = world.plan_without_appending(), world.state.sequence
-    world.append("binder", [ev.GangTimedOut(group="default/a", pods=(("b-0", "1"),))], cause="decide")
-    world.append("planner.a", refused, cause="decide", basis=basis)
-    due = condition(world.state, "a-0")
-    assert due is not None
-    assert due.message.startswith("gangs default/a, default/b: the waiting time is over")

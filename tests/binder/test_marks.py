@@ -12,6 +12,7 @@ import events as ev
 from events.dialects import TIMEOUT_ANNOTATION
 from events.envelope import decode
 from events.objects import Declaration
+from services.binder.report import condition
 from services.binder.service.write_behind import Rates, WriteBehind
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.state.slices import at_once
@@ -314,3 +315,20 @@ async def test_a_gang_of_another_time_is_not_annotated_by_an_old_notice(world: W
         world.deleted(uid)
     assert await binder.round() == []
     assert cluster.tried == []
+
+
+def test_of_gangs_each_that_timed_out_is_named_though_the_planner_knew_of_one_alone() -> None:
+    """The simulator of faults found it, seed 697995: the binder said it of another gang while the planner refused them,
+    and what its next refusal said counted as told."""
+    world = World()
+    world.node("n0")
+    names = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 1, 1, names)
+    world.koordinator("default/b", 1, 1, names)
+    world.says("a-0")
+    refused, basis = world.plan_without_appending(), world.state.sequence
+    world.append("binder", [ev.GangTimedOut(group="default/a", pods=(("b-0", "1"),))], cause="decide")
+    world.append("planner.a", refused, cause="decide", basis=basis)
+    due = condition(world.state, "a-0")
+    assert due is not None
+    assert due.message.startswith("gangs default/a, default/b: the waiting time is over")
