@@ -200,7 +200,8 @@ class Consumer:
 
     def _on_status(self, headers: dict[str, str]) -> None:
         """100: heartbeat. 404, 408 and a 409 about bytes end the pull request; another 409 and 503, the consumer."""
-        status, description = headers.get("Status", ""), headers.get("Description", "")
+        status = headers.get("Status", "")
+        description = headers.get("Description", "").partition("\n")[0]  # a 503 has none: nats-py takes its headers
         if status == "100":
             self._heard = True
             return
@@ -209,7 +210,7 @@ class Consumer:
         if ended and pending:
             self._requested -= int(pending[0])
         else:
-            self._lost = Unanswered(f"{self._stream}: {status} {description}")
+            self._lost = Unanswered(f"{self._stream}: {status} {description or 'no responders'}")
 
 
 _PENDING = re.compile("[0-9]{1,10}")

@@ -227,6 +227,13 @@ async def test_what_ends_a_request_is_asked_for_again_and_what_else_is_said_ends
     assert (reader._requested, reader._lost is not None) == ((20, True) if ends else (13, False))
 
 
+async def test_who_pulls_where_nobody_answers_is_told_so_in_one_line(log: JetStreamLog) -> None:
+    reader = Consumer(log.connection, log.stream, 1)
+    headers = await log.connection.client._process_headers(b"NATS/1.0 503\r\nNats-Subject: a.b\r\n\r\n")
+    reader._on_status(headers or {})
+    assert str(reader._lost) == f"{log.stream}: 503 no responders"
+
+
 async def test_large_commits_go_in_several_requests(log: JetStreamLog, opened: list[Consumer]) -> None:
     """The bytes of a pull request bound what waits in memory: six of 7 MB are more than its 16 MB."""
     subject, sequence = subjects.subject(log.cluster, "binder"), 0
