@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections import Counter
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from deploy.nats import new_password
 from events.envelope import Stored
 from events.homes import open_log
 from events.log import EventLog, LogError
-from events.permissions import configuration, users
+from events.permissions import FEDERATION_OPERATOR, FEDERATOR, configuration, users
 from events.server import ServerError
+from events.subjects import FEDERATION
 from tests.chaos import audit, feeding, isolation
+from tests.chaos.federation import Members
 from tests.chaos.network import Network
 from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, SUBSCRIBER, Variant
 from tests.chaos.retention import Retention
@@ -36,7 +38,7 @@ DISK_MEGABYTES = 512
 STARTS_WITHIN_S = 300.0
 FEED_BYTES = 100 << 20
 """JetStream sets them aside on each disk, and refuses a stream for which there is not so much."""
-SNAPSHOT_BYTES = 500_000
+SNAPSHOT_BYTES, FEDERATION_SNAPSHOT_BYTES = 500_000, 50_000
 """A snapshot now and then within one run: starts come from them."""
 
 
@@ -47,8 +49,10 @@ def role_of(service: str) -> str:
 class Field:
     """`start` it with a stack that ends all of it."""
 
-    def __init__(self, directory: Path, network: Network, variant: Variant, *, small_disks: bool) -> None:
-        self.directory, self.network, self.variant = directory, network, variant
+    def __init__(
+        self, directory: Path, network: Network, variant: Variant, members: Members, *, small_disks: bool
+    ) -> None:
+        self.directory, self.network, self.variant, self.members = directory, network, variant, members
         self.small_disks = small_disks
         self.passwords = {role: new_password() for role in users()}
         self.control_plane = ControlPlane(directory / "control-plane", audit.flags(directory), durable=True)
@@ -81,32 +85,43 @@ class Field:
             if self.small_disks:
                 isolation.small_disk(self.directory / "nats" / name, DISK_MEGABYTES)
             await self.start_nats(name)
+        stack.push_async_callback(self.members.pai.stop)
+        await self.members.start(self.directory / "federation")
         for service in SERVICES:
             self.slots[service] = await self._slot(service)
         stack.push_async_callback(self._stop_services)
         self._supervised = [asyncio.create_task(slot.keep()) for slot in self.slots.values()]
         self.resume_services()
         await until(self._policy_is_ours, "the policy is set", timeout_s=STARTS_WITHIN_S)
+        await until(self._federation_is_there, "a federator has begun", timeout_s=STARTS_WITHIN_S)
 
     async def _policy_is_ours(self) -> bool:
         words = [word for pair in self.variant.policy.items() for word in pair]
         return (await self.muster("policy", "set", self.nats.url, *words, role="admin"))[0] == 0
 
+    async def _federation_is_there(self) -> bool:
+        with suppress(LogError):
+            await (await self.open_federation_log()).close()
+            return True
+        return False
+
     async def _slot(self, service: str) -> Slot:
         role = role_of(service)
         ways = [await self.network.way(service, server.port) for server in self.nats.servers.values()]
         urls = ",".join(f"nats://127.0.0.1:{way}" for way in ways)
-        asked = [role]
+        asked: list[str | Path] = [role, "--cluster", CLUSTER]
         if service == SUBSCRIBER:
-            asked = ["subscribe", self.variant.pattern, "--durable", service, "--json"]
-        command: list[str | Path] = [sys.executable, "-m", "services", *asked, "--nats", urls, "--cluster", CLUSTER]
+            asked = ["subscribe", self.variant.pattern, "--durable", service, "--json", "--cluster", CLUSTER]
+        elif role == FEDERATOR:
+            asked = [role, *self.members.flags]
+        command: list[str | Path] = [sys.executable, "-m", "services", *asked, "--nats", urls]
         if role == "planner":
             command += ["--shard", "auto"]
         if service in CLIENTS:
             command += ["--kubeconfig", await self._kubeconfig(service, role)]
         environment = self.environment(role) | {
             "MUSTER_LOG_LEVEL": "debug",
-            "MUSTER_SNAPSHOT_AFTER_BYTES": str(SNAPSHOT_BYTES),
+            "MUSTER_SNAPSHOT_AFTER_BYTES": str(FEDERATION_SNAPSHOT_BYTES if role == FEDERATOR else SNAPSHOT_BYTES),
             "MUSTER_FEED_MAX_BYTES": str(FEED_BYTES),
             "MUSTER_BIND_CONCURRENCY": str(self.variant.bind_concurrency),
             "MUSTER_CLOCK_OFFSET_MS": str(self.variant.clock_offsets_ms[service]),
@@ -137,10 +152,10 @@ class Field:
         }
 
     async def muster(
-        self, *words: str, role: str, within_s: float = 120.0, clock_offset_ms: int = 0
+        self, *words: str, role: str, within_s: float = 120.0, clock_offset_ms: int = 0, cluster: str = CLUSTER
     ) -> tuple[int, str, str]:
         """A command of Muster's: exit code, stdout, stderr. It is killed when its time is over (TimeoutError)."""
-        command = [sys.executable, "-m", "services", *words, "--cluster", CLUSTER]
+        command = [sys.executable, "-m", "services", *words, "--cluster", cluster]
         process = await asyncio.create_subprocess_exec(
             *command,
             stdout=asyncio.subprocess.PIPE,
@@ -161,6 +176,10 @@ class Field:
         """As who only reads. Raises LogError."""
         return await open_log(self.nats.url, CLUSTER, **self.login("reader"))
 
+    async def open_federation_log(self) -> EventLog:
+        """Raises LogError, also where no federator has begun it."""
+        return await open_log(self.nats.url, FEDERATION, **self.login(FEDERATION_OPERATOR))
+
     async def purged(self) -> int:
         """How many commits the log has no more. Raises LogError."""
         log = await self.open_log()
@@ -175,6 +194,14 @@ class Field:
         try:
             found = await self.retention.archived(purged) if purged else []
             return found + [stored async for batch in log.read(purged) for stored in batch]
+        finally:
+            await log.close()
+
+    async def federation_commits(self) -> list[Stored]:
+        """Raises LogError."""
+        log = await self.open_federation_log()
+        try:
+            return [stored async for batch in log.read() for stored in batch]
         finally:
             await log.close()
 
@@ -268,9 +295,10 @@ class Field:
             self.ended_alone["kwok"] += 1
             self.kwok = await asyncio.to_thread(self.control_plane.start_kubelets, FINISHING)
 
-    async def verify(self, location: str) -> dict[str, Any]:
+    async def verify(self, location: str, *, role: str = "reader", cluster: str = CLUSTER) -> dict[str, Any]:
         """What ``muster verify`` says of that log. Raises LogError."""
-        code, out, err = await self.muster("verify", location, "--strict", "50", "--json", role="reader", within_s=900)
+        words = ("verify", location, "--strict", "50", "--json")
+        code, out, err = await self.muster(*words, role=role, cluster=cluster, within_s=900)
         lines = out.strip().splitlines()
         if code not in (0, 1, 5) or not lines:
             raise LogError(f"muster verify: exit {code}\n{out}\n{err}")

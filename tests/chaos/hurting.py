@@ -59,6 +59,12 @@ class Hurting:
             "kill etcd": self._kill_control,
             "pause apiserver": self._pause_control,
             "pause etcd": self._pause_control,
+            "cut from members": self._from_members("all"),
+            "lossy to members": self._from_members("some"),
+            "answers lost from members": self._from_members("answers"),
+            "resets from members": self._from_members("resets"),
+            "members err": self._members_err,
+            "member cut off": self._cut_off_members,
         }
 
     async def hurt_for(self, seconds: float, kills: int) -> None:
@@ -219,6 +225,12 @@ class Hurting:
 
         return hurt_it
 
+    def _from_members(self, loss: Loss) -> Callable[[Hurt], Awaitable[None]]:
+        async def hurt_it(hurt: Hurt) -> None:
+            await self._lose(hurt, [self.field.members.port], loss)
+
+        return hurt_it
+
     async def _lose(self, hurt: Hurt, ports: list[int], loss: Loss) -> None:
         network = self.field.network
         lost = [network.lose(name, ports, loss) for name in hurt.targets]
@@ -227,6 +239,23 @@ class Hurting:
         finally:
             for one in lost:
                 network.heal(one)
+
+    # --------------------------------------------------------------------------------------------- federation's members
+
+    async def _members_err(self, hurt: Hurt) -> None:
+        for alias in hurt.targets:
+            self.field.members.err(alias)
+
+    async def _cut_off_members(self, hurt: Hurt) -> None:
+        names = self._free(hurt)
+        for alias in names:
+            self.field.members.cut_off(alias, True)
+        try:
+            await asyncio.sleep(hurt.lasts_s)
+        finally:
+            for alias in names:
+                self.field.members.cut_off(alias, False)
+                self.field.busy.discard(alias)
 
     # --------------------------------------------------------------------------------------------------- control plane
 

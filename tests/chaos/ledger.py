@@ -11,16 +11,15 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import events as ev
-from events.envelope import Stored
+from events.envelope import Commit, Stored
 from events.log import EventLog, LogError
-from services.state.fold import State
-from services.state.validate import Violated, validate_state
+from services.state.validate import Violated
 
 AGAIN_S = 0.5
 
@@ -33,11 +32,23 @@ class Acknowledged(NamedTuple):
     message_id: str
 
 
-class Ledger:
-    """`state` is the fold of what was read so far."""
+class Folded(Protocol):
+    """The fold of a cluster's log, or of a federation's."""
 
-    def __init__(self) -> None:
-        self.state = State()
+    sequence: int
+
+    def apply_stored(self, stored: Stored) -> Commit | None: ...
+
+
+S = TypeVar("S", bound=Folded)
+
+
+class Ledger(Generic[S]):
+    """`state` is the fold of what was read so far; `validate` raises Violated where that cannot be."""
+
+    def __init__(self, state: S, validate: Callable[[S], None]) -> None:
+        self.state = state
+        self._validate = validate
         self.counted: Counter[str] = Counter()
         """Commits, and events by type."""
         self.violations: list[str] = []
@@ -71,7 +82,7 @@ class Ledger:
                             first = commit.sequence, commit.header.time_ns
                             self.permitted.setdefault((binding.uid, assignment.node), first)
         try:
-            validate_state(self.state)
+            self._validate(self.state)
         except Violated as violated:
             self.violations.append(f"at {self.state.sequence}: {violated}")
 

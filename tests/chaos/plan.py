@@ -21,7 +21,10 @@ GUEST = "planner-c"
 FEED = "feed-a"
 SUBSCRIBER = "subscriber-a"
 """Not a service of Muster's, but kept and hurt like them: whoever goes on under one name (`muster subscribe`)."""
-SERVICES = (*INGEST, *BINDERS, *PLANNERS, GUEST, FEED, SUBSCRIBER)
+FEDERATORS = ("federator-a", "federator-b")
+SERVICES = (*INGEST, *BINDERS, *PLANNERS, GUEST, FEED, SUBSCRIBER, *FEDERATORS)
+MEMBERS = ("v100", "p40", "k80")
+"""The federation's clusters."""
 NATS = ("one", "two", "three")
 APISERVER, ETCD = "apiserver", "etcd"
 
@@ -47,7 +50,7 @@ LEASE_S = 2.0
 
 DEEDS: dict[str, Deed] = {
     "kill": Deed(44, _each(*SERVICES), (0, 0)),
-    "kill role": Deed(8, (INGEST, BINDERS, PLANNERS), (0, 0)),
+    "kill role": Deed(10, (INGEST, BINDERS, PLANNERS, FEDERATORS), (0, 0)),
     "kill all": Deed(3, (SERVICES,), (0, 0)),
     "storm": Deed(4, (*_each(*SERVICES), BINDERS, PLANNERS), (3, 6)),
     "end": Deed(4, _each(*SERVICES), (0, 0)),
@@ -73,6 +76,12 @@ DEEDS: dict[str, Deed] = {
     "kill etcd": Deed(2, _each(ETCD), (0, 3)),
     "pause apiserver": Deed(2, _each(APISERVER), (1, 6)),
     "pause etcd": Deed(2, _each(ETCD), (1, 6)),
+    "cut from members": Deed(2, (*_each(*FEDERATORS), FEDERATORS), (1, 8)),
+    "lossy to members": Deed(2, (*_each(*FEDERATORS), FEDERATORS), (3, 8)),
+    "answers lost from members": Deed(2, _each(*FEDERATORS), (1, 8)),
+    "resets from members": Deed(2, (*_each(*FEDERATORS), FEDERATORS), (1, 8)),
+    "members err": Deed(8, _each(*MEMBERS), (0, 0)),
+    "member cut off": Deed(3, (*_each(*MEMBERS), MEMBERS), (1, 8)),
 }
 """Every way to hurt, and how often it comes beside the others."""
 

@@ -6,19 +6,28 @@ import asyncio
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import msgspec
 
 from events.answers import Refused, Unanswered
+from events.connection import Connection
 from events.log import LogError
-from tests.chaos import audit, feeding, ledger, rest
+from events.permissions import FEDERATION_OPERATOR, JOBS
+from events.subjects import FEDERATION
+from services.federator.state import State as FederationState
+from services.federator.validate import validate_state as validate_federation
+from services.state.fold import State
+from services.state.validate import validate_state
+from tests.chaos import audit, federation, feeding, ledger, rest
+from tests.chaos.federation import Members, Users
 from tests.chaos.field import CLUSTER, Field
 from tests.chaos.hurting import Hurting
 from tests.chaos.ledger import Ledger
 from tests.chaos.network import Network
-from tests.chaos.plan import SUBSCRIBER, plan, variant
+from tests.chaos.plan import FEDERATORS, SUBSCRIBER, plan, variant
 from tests.chaos.supervisor import KILLED, TERMINATED
 from tests.chaos.witness import Witness
 from tests.chaos.workload import Workload
@@ -68,6 +77,13 @@ class Report(msgspec.Struct, kw_only=True):
     decisions: int = 0
     decided: int = 0
     reproduced: int = 0
+    jobs: int = 0
+    """Of the federation's users, all settled; `cancelled` of them while it went on."""
+    cancelled: int = 0
+    federation_commits: int = 0
+    federation_acknowledged: int = 0
+    federation_reproduced: int = 0
+    """Decisions of the federator's that verify decided again."""
     rests_s: list[float] = []
     """How long it took to come to rest, in each episode."""
     violations: list[str] = []
@@ -78,8 +94,10 @@ class Report(msgspec.Struct, kw_only=True):
             f"seed {self.seed}: {sum(self.kills.values())} kills ({by_kind}), {sum(self.deeds.values())} hurts in "
             f"{self.episodes} episodes, {self.seconds / 60:.1f} min; {self.seen.get('pods bound', 0)} pods and "
             f"{self.seen.get('gangs bound', 0)} gangs bound, {self.commits} commits ({self.acknowledged} acknowledged, "
-            f"{self.purged} purged), "
-            f"{self.reproduced} of {self.decided} decisions verified, {len(self.violations)} violations"
+            f"{self.purged} purged), {self.reproduced} of {self.decided} decisions verified; {self.jobs} federated jobs "
+            f"settled, {self.cancelled} of them cancelled, {self.federation_commits} commits "
+            f"({self.federation_acknowledged} acknowledged), {self.federation_reproduced} decisions verified; "
+            f"{len(self.violations)} violations"
         )
 
 
@@ -87,8 +105,11 @@ class Run:
     def __init__(self, directory: Path, network: Network, *, seed: int, isolated: bool) -> None:
         self.directory = directory
         self.report = Report(seed=seed)
-        self.field = Field(directory, network, variant(seed), small_disks=isolated)
-        self.witness, self.ledger = Witness(), Ledger()
+        self.members = Members(seed)
+        self.field = Field(directory, network, variant(seed), self.members, small_disks=isolated)
+        self.witness, self.ledger = Witness(), Ledger(State(), validate_state)
+        self.federation = Ledger(FederationState(), validate_federation)
+        self.users: Users
         self._began_s = time.monotonic()
         self._seed = seed
 
@@ -107,12 +128,17 @@ class Run:
 
     async def _run(self, stack: AsyncExitStack, seconds: float, kills: int) -> None:
         field, report = self.field, self.report
-        log = await field.open_log()
+        log, federation_log = await field.open_log(), await field.open_federation_log()
         stack.push_async_callback(log.close)
+        stack.push_async_callback(federation_log.close)
+        asking = await Connection(field.nats.url).connect(**field.login(JOBS))
+        stack.push_async_callback(asking.close)
+        self.users = Users(self.members, asking, self._seed)
         workload = Workload(field.api, self.witness, self._seed)
         self._following = [
             asyncio.create_task(self.witness.follow(field.api), name="witness"),
             asyncio.create_task(self.ledger.follow(log), name="ledger"),
+            asyncio.create_task(self.federation.follow(federation_log), name="the federation's ledger"),
         ]
         stack.push_async_callback(_cancelled, self._following)
         await workload.prepare()
@@ -121,11 +147,12 @@ class Run:
         while (left_s := deadline_s - time.monotonic()) > 0 and not report.violations:
             if kills and hurting.kills.total() >= kills:
                 break
-            working = asyncio.create_task(workload.run(), name="workload")
+            working = [asyncio.create_task(one.run()) for one in (workload, self.users)]
             try:
                 await hurting.hurt_for(min(EPISODE_S, left_s), kills)
             finally:
-                await _cancelled([working])
+                _check(working)
+                await _cancelled(working)
                 report.kills, report.deeds, report.spared = dict(hurting.kills), dict(hurting.deeds), hurting.spared
             await self._come_to_rest(workload)
             report.episodes += 1
@@ -137,13 +164,15 @@ class Run:
         await self.field.mend()
         self.field.resume_services()
         await workload.rest()
+        self.members.heal()
         while looks < LOOKS:
-            self._check_followers()
+            _check(self._following)
             if time.monotonic() - began_s > RESTS_WITHIN_S:
                 self._violated([f"not at rest after {RESTS_WITHIN_S:.0f} s: {'; '.join(why)} (7.11 to 7.13)"])
                 return
             await asyncio.sleep(LOOK_S)
             why = rest.unrest(self.ledger.state, self.witness.pods)
+            why += federation.unrest(self.federation.state, self.members, self.users)
             looks = 0 if why else looks + 1
         self.report.rests_s.append(round(time.monotonic() - began_s, 1))
         found = rest.violations(
@@ -153,28 +182,34 @@ class Run:
             await check_room(self.field.api)
         except AssertionError as error:
             found.append(str(error))
-        self._violated([*found, *self.witness.violations, *self.ledger.violations])
+        self._violated([*found, *self._noted()])
         state = self.ledger.state
         self.say(
             f"at rest after {self.report.rests_s[-1]} s: {len(self.witness.pods)} pods, {len(state.cohorts)} cohorts "
-            f"wait, log at {state.sequence}, {sum(self.report.kills.values())} kills so far"
+            f"wait, log at {state.sequence}, {len(self.federation.state.jobs)} federated jobs, "
+            f"{sum(self.report.kills.values())} kills so far"
         )
 
     async def _reckon(self) -> None:
         """Services are told to end; their acknowledgements, the log, and what the rules decide again are compared."""
         await self._check_feed()
         await self._check_subscriber()
+        self.report.cancelled = len(self.users.cancelled)
+        await self._end_federation()
         codes = await self.field.end_services()
         self._violated(
             [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
         )
-        told = list(ledger.acknowledgements({name: slot.log for name, slot in self.field.slots.items()}))
+        told = self._told([name for name in self.field.slots if name not in FEDERATORS])
         self.report.acknowledged = self.ledger.compare(await self.field.commits(), told)
         self.report.purged = await self.field.purged()
         asked = list(audit.read(audit.path(self.directory)))
         self.report.bindings = {str(code): count for code, count in sorted(Counter(one.code for one in asked).items())}
         permitted_ns = self.ledger.permitted_ns(told, self.field.variant.clock_offsets_ms)
         self._violated(audit.violations(asked, permitted_ns))
+        self.report.federation_acknowledged = self.federation.compare(
+            await self.field.federation_commits(), self._told(FEDERATORS)
+        )
         await self._verify()
         for name, slot in self.field.slots.items():
             expected = EXPECTED_EXITS | ({NO_FEED} if name == SUBSCRIBER else set())
@@ -184,7 +219,20 @@ class Run:
             if bad or first:
                 found = f"{name}: exit codes {bad}, {said.count('Traceback')} tracebacks, in {slot.log}"
                 self._violated([f"{found}\n{first}{behind[:TOLD_CHARACTERS]}".rstrip()])
-        self._violated([*self.witness.violations, *self.ledger.violations, *self.field.retention.violations])
+        self._violated([*self._noted(), *self.field.retention.violations])
+
+    def _told(self, services: Iterable[str]) -> list[ledger.Acknowledged]:
+        return list(ledger.acknowledgements({name: self.field.slots[name].log for name in services}))
+
+    def _noted(self) -> list[str]:
+        return [*self.witness.violations, *self.ledger.violations, *self.federation.violations]
+
+    async def _end_federation(self) -> None:
+        operator = await Connection(self.field.nats.url).connect(**self.field.login(FEDERATION_OPERATOR))
+        try:
+            self._violated(await federation.end(self.users, self.members, operator, RESTS_WITHIN_S))
+        finally:
+            await operator.close()
 
     async def _verify(self) -> None:
         """What is left of the log, and all of it, which the archive has in the end."""
@@ -197,6 +245,10 @@ class Run:
                 self._violated([f"verify {location}: {why}"])
         self.report.decided, self.report.reproduced = found["decided"], found["reproduced"]
         self.report.decisions = found["decisions"]
+        found = await self.field.verify(self.field.nats.url, role=FEDERATION_OPERATOR, cluster=FEDERATION)
+        if not found["verified"]:
+            self._violated([f"verify of the federation's log: {found}"])
+        self.report.federation_reproduced = found["reproduced"]
 
     async def _check_feed(self) -> None:
         """It comes to hold what the log makes of it, and nothing else."""
@@ -230,11 +282,6 @@ class Run:
         self._violated(feeding.delivery_violations(delivered, later))
         self.report.delivered = len(delivered)
 
-    def _check_followers(self) -> None:
-        for task in self._following:
-            if task.done():
-                task.result()
-
     def _violated(self, found: list[str]) -> None:
         for one in found:
             if one not in self.report.violations:
@@ -252,6 +299,7 @@ class Run:
         report.commits = self.ledger.counted.pop("commits", 0)
         self.ledger.counted.pop("acknowledged", None)
         report.events = dict(self.ledger.counted)
+        report.jobs, report.federation_commits = len(self.federation.state.jobs), self.federation.counted["commits"]
 
     async def _keep(self) -> None:
         """What lies on disks that go with the namespaces; and the log itself, where something is to be explained."""
@@ -266,6 +314,13 @@ class Run:
 
     def say(self, text: str) -> None:
         print(f"{time.monotonic() - self._began_s:7.1f}  {text}", flush=True)
+
+
+def _check(tasks: list[asyncio.Task[None]]) -> None:
+    """Raises what ended one of them."""
+    for task in tasks:
+        if task.done():
+            task.result()
 
 
 async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:

@@ -13,7 +13,11 @@ import pytest
 
 from deploy.e2e.workload import gang, pod
 from events.memory import MemoryLog
-from tests.chaos import audit, feeding, plan, rest
+from services.federator.records import SETTLED, Job, Place
+from services.federator.state import State as FederationState
+from services.state.fold import State
+from services.state.validate import validate_state
+from tests.chaos import audit, federation, feeding, plan, rest
 from tests.chaos.hurting import Hurting
 from tests.chaos.ledger import Acknowledged, Ledger, acknowledgements
 from tests.chaos.network import Proxies
@@ -87,19 +91,23 @@ def a_log() -> MemoryLog:
     return world.log
 
 
+def a_ledger() -> Ledger[State]:
+    return Ledger(State(), validate_state)
+
+
 def told(log: MemoryLog) -> list[Acknowledged]:
     return [Acknowledged("binder-a", stored.sequence, stored.message_id) for stored in log.commits]
 
 
 def test_every_acknowledged_commit_is_there() -> None:
-    log, ledger = a_log(), Ledger()
+    log, ledger = a_log(), a_ledger()
     ledger.read(log.commits)
     assert ledger.compare(log.commits, told(log)) == len(log.commits)
     assert not ledger.violations
 
 
 def test_a_commit_that_vanished_was_acknowledged() -> None:
-    log, ledger = a_log(), Ledger()
+    log, ledger = a_log(), a_ledger()
     ledger.read(log.commits)
     acknowledged = told(log)
     log.commits.pop()
@@ -108,20 +116,20 @@ def test_a_commit_that_vanished_was_acknowledged() -> None:
 
 
 def test_an_acknowledged_commit_that_is_another() -> None:
-    log, ledger = a_log(), Ledger()
+    log, ledger = a_log(), a_ledger()
     ledger.compare(log.commits, [told(log)[0]._replace(message_id="another")])
     assert "was told another at 1" in ledger.violations[0]
 
 
 def test_a_commit_that_changes_after_it_was_read() -> None:
-    log, ledger = a_log(), Ledger()
+    log, ledger = a_log(), a_ledger()
     ledger.read(log.commits)
     ledger.read([msgspec.structs.replace(log.commits[3], payload=b"[]")])
     assert "another than it was" in ledger.violations[0]
 
 
 def test_a_gap_in_the_sequences_is_a_violation() -> None:
-    log, ledger = a_log(), Ledger()
+    log, ledger = a_log(), a_ledger()
     ledger.read([log.commits[0], log.commits[2]])
     assert "a gap" in ledger.violations[0]
 
@@ -129,7 +137,7 @@ def test_a_gap_in_the_sequences_is_a_violation() -> None:
 @pytest.mark.parametrize(("offset_ms", "known"), [(700, True), (-600_000, True), (600_000, False)])
 def test_what_a_writer_s_clock_is_off_is_taken_from_its_decisions(offset_ms: int, known: bool) -> None:
     """As it was: 700 ms ahead, and each binding seemed to come before its permit; ten minutes behind, and none could."""
-    log, ledger = a_log(), Ledger()
+    log, ledger = a_log(), a_ledger()
     ledger.read(log.commits)
     ((where, (_, time_ns)),) = ledger.permitted.items()
     found = ledger.permitted_ns(told(log) if known else [], {"binder-a": offset_ms, "binder-b": -600_000})
@@ -278,6 +286,75 @@ def test_a_settled_world_is_at_rest_and_an_unsettled_one_says_why() -> None:
     assert rest.unrest(world.state, pods) == []
     assert rest.violations(world.state, pods, {}, set(), {"p": "one"}) == []
     assert "7.11" in rest.violations(world.state, pods, {}, set(), {"p": "two"})[0]
+
+
+# ---------------------------------------------------------------------------------------------------------- federation
+
+
+class Site(federation.Members):
+    """Of whose clusters a test says what runs there."""
+
+    def __init__(self, alive: dict[str, list[str]], succeeded: tuple[str, ...] = ()) -> None:
+        super().__init__(1)
+        self._alive, self._succeeded = alive, succeeded
+
+    def alive(self) -> dict[str, list[str]]:
+        return dict(self._alive)
+
+    def succeeded(self, alias: str, run: str) -> bool:
+        return alias in self._succeeded
+
+
+def a_federation(*, phase: str = SETTLED, winner: str = "v100", cancelled: bool = False) -> FederationState:
+    state = FederationState()
+    places = {
+        alias: Place(cluster=alias, account=f"alice@{alias}", gpu_type="", priority_milli=0, name=f"f1-{alias}")
+        for alias in plan.MEMBERS
+    }
+    state.jobs["1"] = Job("1", "f1", "", 0, 0, places, phase=phase, winner=winner, cancelled=cancelled)
+    state.names["f1"] = "1"
+    return state
+
+
+def some_users(site: Site, *submitted: str, cancelled: tuple[str, ...] = ()) -> federation.Users:
+    users = federation.Users(site, None, 1)  # type: ignore[arg-type]
+    users.submitted += submitted
+    users.cancelled.update(cancelled)
+    return users
+
+
+def test_a_federation_at_rest() -> None:
+    for state, site in (
+        (a_federation(), Site({"f1": ["v100"]})),
+        (a_federation(), Site({}, ("v100",))),
+        (a_federation(winner=""), Site({})),
+        (a_federation(cancelled=True), Site({})),
+    ):
+        assert federation.unrest(state, site, some_users(site, "f1")) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "site", "why"),
+    [
+        (a_federation(phase="racing"), Site({"f1": ["v100"]}), "f1 is racing"),
+        (a_federation(), Site({"f1": ["v100", "p40"]}), "on v100, p40, and kept on v100"),
+        (a_federation(), Site({"f1": ["p40"]}), "on p40, and kept on v100"),
+        (a_federation(), Site({}, ("p40",)), "on no cluster, and kept on v100"),
+        (a_federation(cancelled=True), Site({"f1": ["v100"]}), "on v100, and kept on none"),
+        (a_federation(), Site({"f1": ["v100"], "f2": ["p40"]}), "f2 is not in the log and runs on ['p40']"),
+    ],
+)
+def test_what_keeps_a_federation_from_rest(state: FederationState, site: Site, why: str) -> None:
+    found = federation.unrest(state, site, some_users(site, "f1"))
+    assert len(found) == 1
+    assert why in found[0]
+
+
+def test_what_a_federations_users_were_told_is_in_its_log() -> None:
+    site = Site({"f1": ["v100"]})
+    users = some_users(site, "f1", "f2", cancelled=("f1",))
+    found = federation.unrest(a_federation(), site, users)
+    assert found == ["f2 was accepted and is not in the log (7.7)", "f1 goes on, and was cancelled"]
 
 
 # ------------------------------------------------------------------------------------------------------------- proxies

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import events as ev
+from services.federator.specialize import to_yaml
+from services.simulator.openpai.jobs import Cluster
 
 EXAMPLE = """
 protocolVersion: super-2
@@ -74,6 +77,32 @@ def for_clusters(request: ev.JobFederated) -> dict[str, Any]:
         params={"gpuNum": dict.fromkeys(aliases, 1), "storageConfigs": {alias: [alias] for alias in aliases}},
     )
     return job
+
+
+def quick(name: str, urls: Mapping[str, str], priorities: Mapping[str, int]) -> str:
+    """The example's text for alice on these simulated clusters, by alias: all of its times are fractions of a second."""
+    job = document()
+    del job["secrets"]
+    job["name"] = name
+    del job["extra"]["com.microsoft.pai.runtimeplugin"][0]
+    plugin(job).update(
+        guardTimeRunning=0.005,
+        timeScale=0.001,
+        clusters={alias: {"uri": url, "user": "alice", "priority": priorities[alias]} for alias, url in urls.items()},
+        params={"gpuNum": dict.fromkeys(urls, 1)},
+    )
+    return to_yaml(job)
+
+
+def alive(clusters: Mapping[str, Cluster]) -> dict[str, list[str]]:
+    """Jobs by name: where something of them is not over."""
+    found: dict[str, list[str]] = {}
+    for alias, cluster in clusters.items():
+        now_ms = cluster.clock()
+        for job in cluster.jobs.values():
+            if job.now(now_ms).sub_state != "Completed":
+                found.setdefault(job.name.rpartition(f"-{alias}")[0], []).append(alias)
+    return found
 
 
 def federated(job: dict[str, Any], **clusters: int) -> dict[str, Any]:

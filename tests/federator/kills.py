@@ -27,11 +27,10 @@ from events.server import EmbeddedServer
 from events.subjects import jobs as jobs_subject
 from services.console.demo.federator import write_files
 from services.federator.records import SETTLED
-from services.federator.specialize import to_yaml
 from services.simulator.openpai.jobs import Life
 from services.simulator.openpai.limits import Limits
 from services.simulator.openpai.server import LateFault, OpenPai
-from tests.federator.jobs import document, plugin
+from tests.federator.jobs import alive, quick
 
 FEDERATION = "federation"
 NONE = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
@@ -53,21 +52,8 @@ class Run:
         self.process: asyncio.subprocess.Process | None = None
 
     def text(self, name: str) -> str:
-        made = document()
-        del made["secrets"]
-        made["name"] = name
-        plugins = made["extra"]["com.microsoft.pai.runtimeplugin"]
-        del plugins[0]
-        plugin(made).update(
-            guardTimeRunning=0.005,
-            timeScale=0.001,
-            clusters={
-                alias: {"uri": cluster.url, "user": "alice", "priority": self.rng.choice((0, 0, 5, 20))}
-                for alias, cluster in self.pai.clusters.items()
-            },
-            params={"gpuNum": dict.fromkeys(self.pai.clusters, 1)},
-        )
-        return to_yaml(made)
+        urls = {alias: cluster.url for alias, cluster in self.pai.clusters.items()}
+        return quick(name, urls, {alias: self.rng.choice((0, 0, 5, 20)) for alias in urls})
 
     async def start(self) -> None:
         command = [sys.executable, "-m", "services", "federator", "--nats", self.url]
@@ -124,13 +110,8 @@ class Run:
 
     def survivors(self) -> dict[str, list[str]]:
         """By job: where something of it is not over."""
-        found: dict[str, list[str]] = {name: [] for name in self.names}
-        for alias, cluster in self.pai.clusters.items():
-            now_ms = cluster.clock()
-            for job in cluster.jobs.values():
-                if job.now(now_ms).sub_state != "Completed":
-                    found[job.name.rpartition(f"-{alias}")[0]].append(alias)
-        return found
+        there = alive(self.pai.clusters)
+        return {name: there.get(name, []) for name in self.names}
 
 
 async def run(directory: Path, *, kills: int, jobs: int, clusters: int, seed: int) -> dict[str, Any]:
