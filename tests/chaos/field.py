@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import sys
@@ -17,17 +16,15 @@ from deploy.e2e.api import Api
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.processes import Process
 from deploy.nats import new_password
-from events.envelope import Stored
-from events.homes import open_log
-from events.log import EventLog, LogError
-from events.permissions import FEDERATION_OPERATOR, FEDERATOR, configuration, users
+from events.log import LogError
+from events.permissions import FEDERATION_OPERATOR, FEDERATOR, KEEPER, READER, configuration, users
 from events.server import ServerError
 from events.subjects import FEDERATION
 from tests.chaos import audit, feeding, isolation
 from tests.chaos.federation import Members
+from tests.chaos.kept_log import KeptLog
 from tests.chaos.network import Network
 from tests.chaos.plan import APISERVER, CLIENTS, ETCD, GUEST, NATS, SERVICES, SUBSCRIBER, Variant
-from tests.chaos.retention import Retention
 from tests.chaos.supervisor import Slot
 from tests.e2e.cluster import NAMESPACE, install, until
 from tests.server_cluster import ServerCluster, TlsFiles
@@ -59,9 +56,8 @@ class Field:
         self.tls = _certificates(directory)
         extra = configuration(CLUSTER, self.passwords)
         self.nats = ServerCluster(directory / "nats", name="chaos", extra=extra, tls=self.tls)
-        self.retention = Retention(
-            self.muster, self.nats.url, directory / "archive.db", max(variant.clock_offsets_ms.values())
-        )
+        self.log = self._kept_log(CLUSTER, reader=READER, keeper=KEEPER)
+        self.federation_log = self._kept_log(FEDERATION, reader=FEDERATION_OPERATOR, keeper=FEDERATION_OPERATOR)
         self.slots: dict[str, Slot] = {}
         self.kwok: Process | None = None
         self.busy: set[str] = set()
@@ -70,6 +66,11 @@ class Field:
         """Servers that ended although nobody killed them."""
         self.api: Api
         self._supervised: list[asyncio.Task[None]] = []
+
+    def _kept_log(self, cluster: str, *, reader: str, keeper: str) -> KeptLog:
+        archive, furthest_ms = self.directory / f"archive-{cluster}.db", max(self.variant.clock_offsets_ms.values())
+        roles: dict[str, Any] = {"reader": reader, "login": self.login(reader), "keeper": keeper}
+        return KeptLog(self.muster, self.nats.url, cluster, archive, **roles, furthest_ms=furthest_ms)
 
     # ------------------------------------------------------------------------------------------------------- beginning
 
@@ -101,7 +102,7 @@ class Field:
 
     async def _federation_is_there(self) -> bool:
         with suppress(LogError):
-            await (await self.open_federation_log()).close()
+            await (await self.federation_log.open()).close()
             return True
         return False
 
@@ -171,39 +172,6 @@ class Field:
             raise
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
-
-    async def open_log(self) -> EventLog:
-        """As who only reads. Raises LogError."""
-        return await open_log(self.nats.url, CLUSTER, **self.login("reader"))
-
-    async def open_federation_log(self) -> EventLog:
-        """Raises LogError, also where no federator has begun it."""
-        return await open_log(self.nats.url, FEDERATION, **self.login(FEDERATION_OPERATOR))
-
-    async def purged(self) -> int:
-        """How many commits the log has no more. Raises LogError."""
-        log = await self.open_log()
-        try:
-            return (await log.bounds()).first - 1
-        finally:
-            await log.close()
-
-    async def commits(self) -> list[Stored]:
-        """The whole log as it is now: what was purged is the archive's. Raises LogError."""
-        purged, log = await self.purged(), await self.open_log()
-        try:
-            found = await self.retention.archived(purged) if purged else []
-            return found + [stored async for batch in log.read(purged) for stored in batch]
-        finally:
-            await log.close()
-
-    async def federation_commits(self) -> list[Stored]:
-        """Raises LogError."""
-        log = await self.open_federation_log()
-        try:
-            return [stored async for batch in log.read() for stored in batch]
-        finally:
-            await log.close()
 
     async def published(self) -> list[feeding.Published]:
         """What the feed holds. Raises LogError."""
@@ -294,16 +262,6 @@ class Field:
         if self.kwok is not None and not self.kwok.alive:
             self.ended_alone["kwok"] += 1
             self.kwok = await asyncio.to_thread(self.control_plane.start_kubelets, FINISHING)
-
-    async def verify(self, location: str, *, role: str = "reader", cluster: str = CLUSTER) -> dict[str, Any]:
-        """What ``muster verify`` says of that log. Raises LogError."""
-        words = ("verify", location, "--strict", "50", "--json")
-        code, out, err = await self.muster(*words, role=role, cluster=cluster, within_s=900)
-        lines = out.strip().splitlines()
-        if code not in (0, 1, 5) or not lines:
-            raise LogError(f"muster verify: exit {code}\n{out}\n{err}")
-        answer: dict[str, Any] = json.loads(lines[-1])
-        return answer
 
 
 def _certificates(directory: Path) -> TlsFiles:

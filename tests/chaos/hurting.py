@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from events.permissions import FEDERATION_OPERATOR, KEEPER
 from tests.chaos.field import Field, role_of
 from tests.chaos.network import Loss
 from tests.chaos.plan import GUEST, NATS, SCORES, Hurt
@@ -138,9 +139,10 @@ class Hurting:
             await self.field.muster("policy", "set", self.field.nats.url, "--node-score", self._score, role="admin")
 
     async def _purge(self, hurt: Hurt) -> None:
-        """The log's retention: what takes longer is killed."""
+        """A log's retention: what takes longer is killed."""
+        log = {KEEPER: self.field.log, FEDERATION_OPERATOR: self.field.federation_log}
         for name in self._free(hurt):
-            if await self.field.retention.purge(hurt.lasts_s):
+            if await log[name].purge(hurt.lasts_s):
                 self.kills["retention"] += 1
             self.field.busy.discard(name)
 

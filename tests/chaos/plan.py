@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from events.permissions import KEEPER
+from events.permissions import FEDERATION_OPERATOR, KEEPER
 
 INGEST = ("ingest-a", "ingest-b")
 BINDERS = ("binder-a", "binder-b")
@@ -58,7 +58,7 @@ DEEDS: dict[str, Deed] = {
     "pause": Deed(9, _each(*SERVICES), (LEASE_S + 0.5, 9)),
     "policy": Deed(1, _each("admin"), (0, 0)),
     "guest": Deed(5, _each(GUEST), (0, 0)),
-    "purge": Deed(12, _each(KEEPER), (0.5, 8)),
+    "purge": Deed(18, _each(KEEPER, KEEPER, FEDERATION_OPERATOR), (0.5, 8)),
     "kill nats": Deed(8, _each(*NATS), (0, 6)),
     "kill quorum": Deed(2, (*PAIRS, NATS), (0, 4)),
     "pause nats": Deed(4, (*_each(*NATS), *PAIRS), (1, 8)),

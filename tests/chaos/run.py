@@ -16,7 +16,6 @@ from events.answers import Refused, Unanswered
 from events.connection import Connection
 from events.log import LogError
 from events.permissions import FEDERATION_OPERATOR, JOBS
-from events.subjects import FEDERATION
 from services.federator.state import State as FederationState
 from services.federator.validate import validate_state as validate_federation
 from services.state.fold import State
@@ -82,6 +81,7 @@ class Report(msgspec.Struct, kw_only=True):
     cancelled: int = 0
     federation_commits: int = 0
     federation_acknowledged: int = 0
+    federation_purged: int = 0
     federation_reproduced: int = 0
     """Decisions of the federator's that verify decided again."""
     rests_s: list[float] = []
@@ -96,7 +96,8 @@ class Report(msgspec.Struct, kw_only=True):
             f"{self.seen.get('gangs bound', 0)} gangs bound, {self.commits} commits ({self.acknowledged} acknowledged, "
             f"{self.purged} purged), {self.reproduced} of {self.decided} decisions verified; {self.jobs} federated jobs "
             f"settled, {self.cancelled} of them cancelled, {self.federation_commits} commits "
-            f"({self.federation_acknowledged} acknowledged), {self.federation_reproduced} decisions verified; "
+            f"({self.federation_acknowledged} acknowledged, {self.federation_purged} purged), "
+            f"{self.federation_reproduced} decisions verified; "
             f"{len(self.violations)} violations"
         )
 
@@ -128,7 +129,7 @@ class Run:
 
     async def _run(self, stack: AsyncExitStack, seconds: float, kills: int) -> None:
         field, report = self.field, self.report
-        log, federation_log = await field.open_log(), await field.open_federation_log()
+        log, federation_log = await field.log.open(), await field.federation_log.open()
         stack.push_async_callback(log.close)
         stack.push_async_callback(federation_log.close)
         asking = await Connection(field.nats.url).connect(**field.login(JOBS))
@@ -201,14 +202,15 @@ class Run:
             [f"{name}: exit {code} on SIGTERM" for name, code in codes.items() if code not in (0, TERMINATED)]
         )
         told = self._told([name for name in self.field.slots if name not in FEDERATORS])
-        self.report.acknowledged = self.ledger.compare(await self.field.commits(), told)
-        self.report.purged = await self.field.purged()
+        self.report.acknowledged = self.ledger.compare(await self.field.log.commits(), told)
+        self.report.purged = await self.field.log.purged()
+        self.report.federation_purged = await self.field.federation_log.purged()
         asked = list(audit.read(audit.path(self.directory)))
         self.report.bindings = {str(code): count for code, count in sorted(Counter(one.code for one in asked).items())}
         permitted_ns = self.ledger.permitted_ns(told, self.field.variant.clock_offsets_ms)
         self._violated(audit.violations(asked, permitted_ns))
         self.report.federation_acknowledged = self.federation.compare(
-            await self.field.federation_commits(), self._told(FEDERATORS)
+            await self.field.federation_log.commits(), self._told(FEDERATORS)
         )
         await self._verify()
         for name, slot in self.field.slots.items():
@@ -219,13 +221,14 @@ class Run:
             if bad or first:
                 found = f"{name}: exit codes {bad}, {said.count('Traceback')} tracebacks, in {slot.log}"
                 self._violated([f"{found}\n{first}{behind[:TOLD_CHARACTERS]}".rstrip()])
-        self._violated([*self._noted(), *self.field.retention.violations])
+        self._violated(self._noted())
 
     def _told(self, services: Iterable[str]) -> list[ledger.Acknowledged]:
         return list(ledger.acknowledgements({name: self.field.slots[name].log for name in services}))
 
     def _noted(self) -> list[str]:
-        return [*self.witness.violations, *self.ledger.violations, *self.federation.violations]
+        kept = [*self.field.log.violations, *self.field.federation_log.violations]
+        return [*self.witness.violations, *self.ledger.violations, *self.federation.violations, *kept]
 
     async def _end_federation(self) -> None:
         operator = await Connection(self.field.nats.url).connect(**self.field.login(FEDERATION_OPERATOR))
@@ -235,24 +238,17 @@ class Run:
             await operator.close()
 
     async def _verify(self) -> None:
-        """What is left of the log, and all of it, which the archive has in the end."""
-        retention = self.field.retention
-        await retention.archive_all(RESTS_WITHIN_S)
-        for location in (self.field.nats.url, str(retention.archive)):
-            found = await self.field.verify(location)
-            if not found["verified"]:
-                why = found["difference"] or found["violation"] or found["why_unverifiable"]
-                self._violated([f"verify {location}: {why}"])
-        self.report.decided, self.report.reproduced = found["decided"], found["reproduced"]
-        self.report.decisions = found["decisions"]
-        found = await self.field.verify(self.field.nats.url, role=FEDERATION_OPERATOR, cluster=FEDERATION)
-        if not found["verified"]:
-            self._violated([f"verify of the federation's log: {found}"])
-        self.report.federation_reproduced = found["reproduced"]
+        """Both logs."""
+        report = self.report
+        for log in (self.field.log, self.field.federation_log):
+            await log.archive_all(RESTS_WITHIN_S)
+        found = await self.field.log.verify()
+        report.decided, report.reproduced, report.decisions = found["decided"], found["reproduced"], found["decisions"]
+        report.federation_reproduced = (await self.field.federation_log.verify())["reproduced"]
 
     async def _check_feed(self) -> None:
         """It comes to hold what the log makes of it, and nothing else."""
-        wanted = feeding.expected(await self.field.commits(), CLUSTER)
+        wanted = feeding.expected(await self.field.log.commits(), CLUSTER)
         deadline_s = time.monotonic() + RESTS_WITHIN_S
         found: list[feeding.Published] = []
         while len(found) < len(wanted):
@@ -263,14 +259,14 @@ class Run:
                 break
             if len(found) < len(wanted):
                 await asyncio.sleep(LOOK_S)
-        later = feeding.expected(await self.field.commits(), CLUSTER)
+        later = feeding.expected(await self.field.log.commits(), CLUSTER)
         self._violated(feeding.violations(found, later))
         self.report.published = len(found)
 
     async def _check_subscriber(self) -> None:
         """It comes to have what the feed has for it, each in its turn."""
         field, deadline_s = self.field, time.monotonic() + RESTS_WITHIN_S
-        wanted = feeding.expected(await field.commits(), CLUSTER, field.variant.pattern)
+        wanted = feeding.expected(await field.log.commits(), CLUSTER, field.variant.pattern)
         delivered = field.delivered()
         while len(set(delivered)) < len(wanted):
             if time.monotonic() > deadline_s:
@@ -278,7 +274,7 @@ class Run:
                 break
             await asyncio.sleep(LOOK_S)
             delivered = field.delivered()
-        later = feeding.expected(await field.commits(), CLUSTER, field.variant.pattern)
+        later = feeding.expected(await field.log.commits(), CLUSTER, field.variant.pattern)
         self._violated(feeding.delivery_violations(delivered, later))
         self.report.delivered = len(delivered)
 

@@ -19,10 +19,10 @@ from services.state.fold import State
 from services.state.validate import validate_state
 from tests.chaos import audit, federation, feeding, plan, rest
 from tests.chaos.hurting import Hurting
+from tests.chaos.kept_log import Command, KeptLog
 from tests.chaos.ledger import Acknowledged, Ledger, acknowledgements
 from tests.chaos.network import Proxies
 from tests.chaos.plan import DEEDS
-from tests.chaos.retention import Retention
 from tests.chaos.witness import Seen, Witness
 from tests.waiting import until
 from tests.world import World
@@ -229,6 +229,11 @@ def test_what_of_the_feed_is_of_a_pattern(pattern: str, wanted: set[str]) -> Non
 # ----------------------------------------------------------------------------------------------------------- retention
 
 
+def kept_log(muster: Command, directory: Path) -> KeptLog:
+    names = {"reader": "reader", "login": {}, "keeper": "keeper"}
+    return KeptLog(muster, "nats://…", "c", directory / "archive.db", **names, furthest_ms=0)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("code", "err", "complaint"),
     [(0, "", ""), (2, "error: nats://…: no answer", ""), (1, "no", "exit 1, no"), (2, "Traceback …", "Traceback …")],
@@ -236,22 +241,26 @@ def test_what_of_the_feed_is_of_a_pattern(pattern: str, wanted: set[str]) -> Non
 async def test_a_retention_may_fail_for_want_of_servers_alone(
     tmp_path: Path, code: int, err: str, complaint: str
 ) -> None:
-    async def muster(*words: str, role: str, within_s: float, clock_offset_ms: int) -> tuple[int, str, str]:
-        assert (words[0], role) == ("retention", "keeper")
+    async def muster(
+        *words: str, role: str, within_s: float, clock_offset_ms: int, cluster: str
+    ) -> tuple[int, str, str]:
+        assert (words[0], role, cluster) == ("retention", "keeper", "c")
         assert clock_offset_ms > 3_600_000
         return code, "", err
 
-    retention = Retention(muster, "nats://…", tmp_path / "archive.db", furthest_ms=0)
+    retention = kept_log(muster, tmp_path)
     assert not await retention.purge(1.0)
     assert len(retention.violations) == bool(complaint)
     assert complaint in "".join(retention.violations)
 
 
 async def test_a_retention_that_takes_longer_is_killed(tmp_path: Path) -> None:
-    async def muster(*words: str, role: str, within_s: float, clock_offset_ms: int) -> tuple[int, str, str]:
+    async def muster(
+        *words: str, role: str, within_s: float, clock_offset_ms: int, cluster: str
+    ) -> tuple[int, str, str]:
         raise TimeoutError
 
-    retention = Retention(muster, "nats://…", tmp_path / "archive.db", furthest_ms=0)
+    retention = kept_log(muster, tmp_path)
     assert await retention.purge(1.0)
     assert not retention.violations
 
