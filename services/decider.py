@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 from events import Event, Renewed, VersionsAnnounced
 from events.envelope import Commit, Stored, encode_events
 from events.log import EventLog, LogError
+from events.snapshots import Kept
 from services import telemetry
-from services.start import FOLD_BYTES, in_slices, state_at
+from services.start import FOLD_BYTES, check, in_slices, state_at
 from services.state.clock import JUMP_NS, absence, tick, wanted_in_ns
 from services.state.fold import State
 from services.state.form import UnknownVersion
@@ -92,6 +93,8 @@ class Decider:
         self.outcomes = Outbox(max_events=GATHERED_OUTCOMES)
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
+        self._base: Kept | None = None
+        """That snapshot."""
         self._leaving: Event | None = None
         self._decide, self._supports = decide, supports
         self._clock = clock or LogTime()
@@ -132,8 +135,7 @@ class Decider:
 
     async def catch_up(self) -> None:
         """The state at the log's end as of now."""
-        started = await state_at(self.log)
-        self.state, self.tail_bytes = started.state, started.tail_bytes
+        self.state, self._base, self.tail_bytes = await state_at(self.log)
         self._read_versions()
         telemetry.SET_ASIDE.add(self.state.set_aside, writer=self.writer.name)
 
@@ -276,7 +278,7 @@ class Decider:
 
     async def _fold(self) -> None:
         """Fold what was read. Raises SteppedDown at the commit by which another process took the subject: what is
-        intended behind it is for that process to do."""
+        intended behind it is for that process to do. And SnapshotDenied."""
         folded = self.tail_bytes
         while self._unread:
             self._fold_one(self._unread.popleft())
@@ -288,6 +290,8 @@ class Decider:
 
     def _fold_one(self, stored: Stored) -> None:
         commit = self.state.apply_stored(stored)
+        if self._base is not None:
+            check(self.state, self._base)
         self.tail_bytes += len(stored.header) + len(stored.payload)
         self._news = True
         if commit is None:

@@ -3,8 +3,10 @@
 Everybody who needs a state begins here: services when they start, the process that takes the next snapshot, the
 console. A snapshot is good when it can be read, is of this log and of a state version that this code has, has the digest
 under which it is kept, and the log behind it does not say otherwise. One that is not is logged and skipped, and the one
-before is tried; a log that still begins at 1 can always be folded from there. Restoring and folding go in slices, so
-that a large state does not cost its service the lease.
+before is tried; a log that still begins at 1 can always be folded from there. What the log says otherwise may come after
+the end at which a service began, as where a server told it that is cut off from the others: the service ends by that, and
+its next start finds it said. Restoring and folding go in slices, so that a large state does not cost its service the
+lease.
 
 A snapshot of an earlier state version than the one in force is as good as any other: it is the state at its place, and
 the switch stands behind it, in the tail that is folded.
@@ -63,7 +65,7 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
     place = end if until is None else min(until, end)
     for kept in await log.snapshots.listed():
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
-            with suppress(_Denied):
+            with suppress(SnapshotDenied):
                 tail_bytes = await fold(log, state, place, of=kept)
                 if max(state.snapshots, default=0) < kept.sequence:  # else it would have said so by then
                     await _check_ahead(log, kept, place, end)
@@ -161,22 +163,21 @@ async def read_on(log: EventLog, after: int, until: int) -> AsyncGenerator[list[
         raise Purged(f"what follows {place}, up to {until}, was purged meanwhile")
 
 
-class _Denied(Exception):
+class SnapshotDenied(LogError):
     """The log names another digest for a snapshot than its own."""
 
 
 async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = None) -> int:
     """Fold what follows the state, up to `until`; its bytes. Raises Purged, LogError, UnknownCommit.
 
-    `of`: the snapshot that the state is. Raises _Denied, and tells, as soon as the log says otherwise of it: behind two
-    later ones a state remembers nothing of it.
+    `of`: the snapshot that the state began as; None: none. Raises SnapshotDenied, as `check` does.
     """
     size = folded = 0
     async for batch in read_on(log, state.sequence, until):
         for stored in batch:
             await in_slices(state.apply_stored_in_slices(stored))
             if of is not None:
-                _check(state.snapshots.get(of.sequence), of)
+                check(state, of)
             size += len(stored.header) + len(stored.payload)
             if size - folded >= FOLD_BYTES:
                 folded = size
@@ -184,11 +185,18 @@ async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = No
     return size
 
 
+def check(state: Folded, base: Kept) -> None:
+    """What follows the snapshot from which the state was restored says the same of it, or nothing: its process may have
+    ended in between. Else raises SnapshotDenied, and tells. To be asked behind each commit: behind two later snapshots a
+    state remembers nothing of it."""
+    _check(state.snapshots.get(base.sequence), base)
+
+
 def _check(taken: SnapshotTaken | None, base: Kept) -> None:
-    """The log says the same of the snapshot, or nothing: its process may have ended in between. Else raises _Denied."""
     if taken is not None and taken.digest != base.digest:
-        _left_out(base, f"its digest is {base.digest}, the log says {taken.digest}")
-        raise _Denied
+        why = f"its digest is {base.digest}, the log says {taken.digest}"
+        _left_out(base, why)
+        raise SnapshotDenied(f"what follows snapshot {base.sequence} denies it: {why}")
 
 
 async def _check_ahead(log: EventLog, base: Kept, after: int, until: int) -> None:

@@ -78,11 +78,11 @@ async def run(
     verb and the resource that this service account lacks.
     """
     writer = Writer(log, "ingest", clock_offset_ms=clock_offset_ms)
-    state = (await state_at(log)).state
+    state, base, _ = await state_at(log)
     writer.rules, writer.state = state.rules_version, state.state_version
     taken = await writer.take(IngestTaken(holder=holder), VersionsAnnounced(rules=(), state=tuple(FOLDS)))
     logger.info("taken", extra={"sequence": taken, "holder": holder})
-    await fold(log, state, taken)
+    await fold(log, state, taken, of=base)
     writer.rules, writer.state = state.rules_version, state.state_version
     core = await in_slices(Ingest.of_in_slices(state, scheduler_names))
     del state  # which may be large, and is not needed any more

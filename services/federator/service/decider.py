@@ -44,7 +44,7 @@ class Decider:
             check_versions(last.sequence, header)
         started = await state_at(self.log, form=FORM)
         taken = await self.writer.take(ev.FederatorTaken(holder=holder))
-        tail_bytes = started.tail_bytes + await fold(self.log, started.state, taken)
+        tail_bytes = started.tail_bytes + await fold(self.log, started.state, taken, of=started.base)
         self.state, self.tail_bytes, self.active = started.state, tail_bytes, True
 
     async def run(self) -> None:
