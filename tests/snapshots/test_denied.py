@@ -15,11 +15,11 @@ from events.envelope import FIRST_VERSION, Header
 from events.log import Bounds
 from events.memory import MemoryLog
 from events.snapshots import Kept
-from services import ingest
 from services.decider import Decider, Deciding
 from services.federator.service.decider import Decider as Federator
 from services.federator.snapshot import FORM as FEDERATIONS
 from services.federator.state import State as FederationState
+from services.ingest import service as ingest
 from services.start import SnapshotDenied, state_at
 from services.state import snapshot
 from services.state.fold import State
@@ -58,7 +58,7 @@ async def a_binder(log: MemoryLog) -> None:
 
 
 async def an_ingest(log: MemoryLog) -> None:
-    await ingest.service.run(log, None, holder="test")  # type: ignore[arg-type]
+    await ingest.run(log, None, holder="test")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("service", [a_binder, an_ingest])
