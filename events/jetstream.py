@@ -367,16 +367,24 @@ class JetStreamLog:
             self._found_behind = breaks
 
     async def _look_for_known(self) -> None:
-        """Whether this is still the log of which a commit is known. Raises _Stale, and what `ask` raises."""
+        """Whether this is still the log of which a commit is known. Raises _Stale, what `ask` raises, and LogError where
+        nobody can tell."""
         known = self._known
         if known is None or self.domain:  # then a consumer begins with it (`_consume`)
             return
         message = await self.connection.message_at(self.stream, known.sequence)
         if message is None:  # purged, or deleted by hand; or the log ended before, and came to there just now
-            await self._state_now()
+            self._is_not_purged(await self._state_now())
             message = await self.connection.message_at(self.stream, known.sequence)
         if message is not None and _Known.of(message.seq, message.subject, message.headers) != known:
             raise _Stale(self._is_another(known))
+
+    def _is_not_purged(self, state: StreamState) -> None:
+        """Else another may have been in the place of what is known, where the connection broke since. Raises LogError."""
+        known = self._known
+        if known is not None and known.sequence < state.first_seq and self.connection.breaks != self._found_behind:
+            untold = "nobody can tell whether this is the log that was read"
+            raise LogError(f"{self.stream}: commit {known.sequence} was purged while the connection was away: {untold}")
 
     def _is_known(self, commit: Stored) -> None:
         """It comes a second time, or is the last that was there before anything was read. Raises LogError."""
@@ -444,6 +452,8 @@ class JetStreamLog:
         await self._surely(self._look_for_known)
         state = state or await self._state()
         check_place(self.stream, place, state.first_seq)
+        if self.domain:
+            self._is_not_purged(state)
         first = max(place if self.domain else place + 1, state.first_seq)
         average = state.bytes // max(1, state.messages)
         consumer = Consumer(self.connection, self.stream, first, self.domain, commit_bytes=average)

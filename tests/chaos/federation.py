@@ -38,6 +38,8 @@ LIVES = (
 )
 """Of jobs on each member: two where they run until they are stopped, one where they succeed."""
 POLL_MS = 500
+USERS = 3
+"""At once: one of them waits for as long as nobody answers."""
 STEP_S = (0.5, 3.0)
 ASKED_S = 2.0
 AGAIN_S = 0.3
@@ -112,6 +114,9 @@ class Users:
 
     async def run(self) -> None:
         """For ever. What is under way when this is cancelled may be carried out or not, and nobody was told."""
+        await asyncio.gather(*(self._run() for _ in range(USERS)))
+
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(self.random.uniform(*STEP_S))
             going = [name for name in self.submitted if name not in self.cancelled]

@@ -253,17 +253,34 @@ async def test_a_commit_that_nats_py_kept_is_not_sent(own_server: EmbeddedServer
     assert (stored.sequence, stored.message_id) == (1, "of-somebody")
 
 
-@pytest.mark.parametrize("how", ["purged", "deleted"])
-async def test_a_commit_that_is_known_and_was_taken_away_since_is_no_loss(
-    how: str, own_server: EmbeddedServer, log: JetStreamLog, other: JetStreamLog
+async def test_who_follows_and_had_read_up_to_where_it_is_purged_since_is_told(
+    set_back: list[int], log: JetStreamLog, other: JetStreamLog
 ) -> None:
-    """By the retention, or by somebody's hand: what was behind it is still there."""
+    """What he knows cannot be looked for any more: a planner that was away went on behind the last commit that was
+    purged, where it had read another (seed 706845)."""
+    fresh = await JetStreamLog.open(log.connection.url, log.cluster)
+    await fresh.purge(4)
+    await fresh.close()
+    with pytest.raises(LogError, match="commit 3 was purged while the connection was away: nobody can tell"):
+        await collect(log.follow(3))
+
+
+async def test_what_was_purged_while_the_connection_stood_was_no_other(log: JetStreamLog, other: JetStreamLog) -> None:
     await append(log, "planner.a", 1, 0)
     await append(other, "binder", 2, 0)
-    if how == "purged":
-        await other.purge(2)
-    else:
-        await other.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 1})
+    await other.purge(2)
+    assert await append(log, "planner.a", 3, 0) == 3
+    assert [number_of(commit) for commit in await collect(log.follow(1), 2)] == [2, 3]
+
+
+async def test_a_commit_that_is_known_and_was_deleted_by_hand_is_no_loss(
+    own_server: EmbeddedServer, log: JetStreamLog, other: JetStreamLog
+) -> None:
+    """What was behind it is still there."""
+    await append(other, "binder", 1, 0)
+    await append(log, "planner.a", 2, 0)
+    await append(other, "ingest", 3, 0)
+    await other.connection.ask(f"$JS.API.STREAM.MSG.DELETE.{log.stream}", {"seq": 2})
     own_server.kill()
     own_server.start()
-    assert await append(log, "planner.a", 3, 0) == 3
+    assert await append(log, "planner.a", 4, 0) == 4
