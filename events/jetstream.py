@@ -196,9 +196,13 @@ class JetStreamLog:
                     self.connection.wake.discard(wake)
 
     async def purge(self, first: int) -> None:
-        """Raises Unavailable, Denied."""
+        """Raises Unavailable, Denied, and LogError where it is not the log that was read."""
         check_purge(first, await self.end())
-        await self._patiently(f"STREAM.PURGE.{self.stream}", {"seq": first})
+        await self._surely(self._purge_once, first)
+
+    async def _purge_once(self, first: int) -> None:
+        await self._find_known()
+        await self.connection.ask(f"{api(self.domain)}.STREAM.PURGE.{self.stream}", {"seq": first})
 
     async def close(self) -> None:
         await self.connection.close()

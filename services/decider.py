@@ -135,7 +135,7 @@ class Decider:
 
     async def catch_up(self) -> None:
         """The state at the log's end as of now."""
-        self.state, self._base, self.tail_bytes = await state_at(self.log)
+        self.state, self._base, self.tail_bytes, _ = await state_at(self.log)
         self._read_versions()
         telemetry.SET_ASIDE.add(self.state.set_aside, writer=self.writer.name)
 

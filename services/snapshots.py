@@ -22,7 +22,7 @@ import msgspec
 from events import Event, SnapshotTaken
 from events.log import EventLog, LogError
 from events.snapshots import Kept
-from services.start import commit_at, is_of_another, restored, state_at
+from services.start import Start, is_of_another, restored, state_at
 from services.state.form import Folded, Form
 from services.state.snapshot import FORM
 
@@ -51,18 +51,22 @@ async def take(log: EventLog, form: Form[Any] = FORM) -> Kept:
     if base is not None and base.sequence == sequence:
         return base
     await _drop_old(log, confirmed, base)  # what attempts left that ended before they came to the end of this
-    kept, data = await packed(log, started.state, form)
+    kept, data = await packed(started, form)
     del started  # room for the one that is read back
     await put(log, kept, data, form)
     await _drop_old(log, confirmed, base)
     return kept
 
 
-async def packed(log: EventLog, state: Folded, form: Form[Any]) -> tuple[Kept, bytes]:
-    """The snapshot of this state of the log, and what it consists of. Raises LogError."""
+async def packed(started: Start[Any], form: Form[Any]) -> tuple[Kept, bytes]:
+    """The snapshot of this state, and what it consists of. It is of the log whose commits were folded: the log may have
+    another there by now (seed 708242)."""
+    state: Folded = started.state
     data, digest = await asyncio.to_thread(form.pack, state)
-    of = await commit_at(log, state.sequence)
-    return Kept(sequence=state.sequence, digest=digest, state=state.state_version, bytes=len(data), commit=of), data
+    kept = Kept(
+        sequence=state.sequence, digest=digest, state=state.state_version, bytes=len(data), commit=started.commit
+    )
+    return kept, data
 
 
 async def put(log: EventLog, kept: Kept, data: bytes, form: Form[Any]) -> None:

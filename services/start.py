@@ -50,6 +50,16 @@ class Start(NamedTuple, Generic[S]):
     """The snapshot; None when the log was folded from its first commit."""
     tail_bytes: int
     """What was folded behind it."""
+    commit: str
+    """By what the log knows the last commit that the state has; empty for none, and of an earlier version's snapshot."""
+
+
+class Tail(NamedTuple):
+    """What was folded."""
+
+    bytes: int
+    commit: str
+    """By what the log knows the last of it; empty for none."""
 
 
 @overload
@@ -66,16 +76,16 @@ async def state_at(log: EventLog, until: int | None = None, *, form: Form[Any] =
     for kept in await log.snapshots.listed():
         if first - 1 <= kept.sequence <= place and (state := await _own(log, kept, form)) is not None:
             with suppress(SnapshotDenied):
-                tail_bytes = await fold(log, state, place, of=kept)
+                tail = await fold(log, state, place, of=kept)
                 if max(state.snapshots, default=0) < kept.sequence:  # else it would have said so by then
                     await _check_ahead(log, kept, place, end)
-                return Start(state, kept, tail_bytes)
+                return Start(state, kept, tail.bytes, tail.commit or kept.commit)
     if place < first - 1:
         raise NoStart(f"the log begins at {first}: the state at {place} cannot be rebuilt")
     if first > 1:
         raise NoStart(f"the log begins at {first}, and no snapshot from there to {place} can be used")
     state = form.empty()
-    return Start(state, None, await fold(log, state, place))
+    return Start(state, None, *await fold(log, state, place))
 
 
 @overload
@@ -89,10 +99,10 @@ async def beginning(log: EventLog, form: Form[Any] = FORM) -> Start[Any]:
     """
     first, end = await log.bounds()
     if first == 1:
-        return Start(form.empty(), None, 0)
+        return Start(form.empty(), None, 0, "")
     for kept in reversed(await log.snapshots.listed()):
         if first - 1 <= kept.sequence <= end and (state := await _own(log, kept, form)) is not None:
-            return Start(state, kept, 0)
+            return Start(state, kept, 0, kept.commit)
     raise NoStart(f"the log begins at {first}, and none of its snapshots can be used")
 
 
@@ -108,18 +118,13 @@ async def is_of_another(log: EventLog, kept: Kept) -> bool:
     """Whether its commit is another than this log's at that place, as far as both say. Snapshots outlive a log that is
     deleted to begin anew, or to be brought back from an archive. Raises LogError."""
     there = await log.at(kept.sequence) if kept.commit else None
-    return there is not None and kept.commit not in (_identity(there), there.message_id)  # which earlier versions said
+    return there is not None and kept.commit not in (identity(there), there.message_id)  # which earlier versions said
 
 
-async def commit_at(log: EventLog, sequence: int) -> str:
-    """By what a log knows its commit there; empty for what was purged. Raises LogError."""
-    stored = await log.at(sequence)
-    return "" if stored is None else _identity(stored)
-
-
-def _identity(stored: Stored) -> str:
-    """A digest of all of it. The message id is none of its header, which has the time: behind a log that was set back the
-    same may be decided at the same place (seed 662815). And who is nobody that is known may give none."""
+def identity(stored: Stored) -> str:
+    """By what a log knows a commit: a digest of all of it. The message id is none of its header, which has the time:
+    behind a log that was set back the same may be decided at the same place (seed 662815). And who is nobody that is
+    known may give none."""
     return message_id(stored.subject, 0, stored.header + stored.payload)
 
 
@@ -167,12 +172,13 @@ class SnapshotDenied(LogError):
     """The log names another digest for a snapshot than its own."""
 
 
-async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = None) -> int:
-    """Fold what follows the state, up to `until`; its bytes. Raises Purged, LogError, UnknownCommit.
+async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = None) -> Tail:
+    """Fold what follows the state, up to `until`. Raises Purged, LogError, UnknownCommit.
 
     `of`: the snapshot that the state began as; None: none. Raises SnapshotDenied, as `check` does.
     """
     size = folded = 0
+    last: Stored | None = None
     async for batch in read_on(log, state.sequence, until):
         for stored in batch:
             await in_slices(state.apply_stored_in_slices(stored))
@@ -182,7 +188,8 @@ async def fold(log: EventLog, state: Folded, until: int, *, of: Kept | None = No
             if size - folded >= FOLD_BYTES:
                 folded = size
                 await asyncio.sleep(0)
-    return size
+        last = batch[-1]
+    return Tail(size, "" if last is None else identity(last))
 
 
 def check(state: Folded, base: Kept) -> None:

@@ -136,7 +136,7 @@ async def _snapshot_of(log: EventLog, place: int, form: Form[Any]) -> tuple[Kept
         start = await state_at(log, place, form=form)
         if start.base is not None and start.base.sequence == place:
             return None
-        return await packed(log, start.state, form)
+        return await packed(start, form)
     except (LogError, UnknownCommit) as error:
         logger.warning("the log is to begin at %d, and no snapshot of %d can be taken: %s", place + 1, place, error)
         return None

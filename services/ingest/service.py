@@ -78,7 +78,7 @@ async def run(
     verb and the resource that this service account lacks.
     """
     writer = Writer(log, "ingest", clock_offset_ms=clock_offset_ms)
-    state, base, _ = await state_at(log)
+    state, base, *_ = await state_at(log)
     writer.rules, writer.state = state.rules_version, state.state_version
     taken = await writer.take(IngestTaken(holder=holder), VersionsAnnounced(rules=(), state=tuple(FOLDS)))
     logger.info("taken", extra={"sequence": taken, "holder": holder})

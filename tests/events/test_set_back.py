@@ -126,6 +126,15 @@ async def test_who_reads_nothing_and_has_nothing_to_say_is_told(set_back: list[i
         await other.stays(60.0)
 
 
+async def test_nobody_purges_what_he_has_not_read(set_back: list[int], log: JetStreamLog) -> None:
+    """A retention that archived what is lost: what stands there now would have been nowhere else."""
+    with pytest.raises(LogError, match="commit 3 is another than was there"):
+        await log.purge(3)
+    fresh = await JetStreamLog.open(log.connection.url, log.cluster)
+    assert await numbers(fresh) == [1, 20, 30, 40]
+    await fresh.close()
+
+
 async def test_who_is_told_of_it_while_he_waits(
     machine: Machine, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,13 +168,13 @@ async def test_where_what_goes_cannot_be_folded_by_this_version_the_log_is_purge
     """A newer version wrote a commit, took a snapshot behind it, and was taken back."""
     log = MemoryLog("test")
     await write(log, 3, NOW_NS - 10 * DAY_NS)
-    newer = (await state_at(log)).state
+    newer = await state_at(log)
     last = await log.last(subject("test", "ingest"))
     assert last is not None
     header = Header(writer="ingest", epoch=0, basis=0, time_ns=NOW_NS - 10 * DAY_NS, cause="facts")
     await log.append(last.subject, header, b'[{"type":"NotYetInvented"}]', last.sequence)
-    newer.sequence = 4
-    await put(log, *await packed(log, newer, snapshot.FORM), snapshot.FORM)
+    newer.state.sequence = 4
+    await put(log, *await packed(newer._replace(commit=""), snapshot.FORM), snapshot.FORM)
     await age(log)
     assert (await retain(log, None, days=7, now_ns=NOW_NS)).purged == 16
     assert "the log is to begin at 17, and no snapshot of 16 can be taken: commit 4 on" in caplog.text

@@ -17,7 +17,7 @@ from events.log import EventLog, Purged
 from events.snapshots import BrokenSnapshot, Kept
 from services.binder import core as binder
 from services.planner import core as planner
-from services.start import FOLD_BYTES, NoStart, beginning, commit_at, fold, is_of_another, snapshots_said, state_at
+from services.start import FOLD_BYTES, NoStart, beginning, fold, identity, is_of_another, snapshots_said, state_at
 from services.state import snapshot
 from services.state.fold import State
 from tests.homes import commits_of, folded, put_commits, put_snapshot
@@ -29,14 +29,14 @@ from tests.world import World
 
 async def test_without_a_snapshot_the_whole_log_is_folded(log: EventLog, commits: list[Stored]) -> None:
     await put_commits(log, commits)
-    state, base, tail_bytes = await state_at(log)
+    state, base, tail_bytes, _ = await state_at(log)
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(folded(commits, len(commits)))
     assert tail_bytes == sum(len(one.header) + len(one.payload) for one in await commits_of(log))
 
 
 async def test_an_empty_log_is_an_empty_state(log: EventLog) -> None:
-    state, base, tail_bytes = await state_at(log)
+    state, base, tail_bytes, _ = await state_at(log)
     assert (state.sequence, base, tail_bytes) == (0, None, 0)
 
 
@@ -45,7 +45,7 @@ async def test_the_newest_snapshot_and_its_tail(log: EventLog, commits: list[Sto
     end = len(commits)
     for place in (end // 3, end // 2, end - 5):
         await put_snapshot(log, folded(commits, place))
-    state, base, tail_bytes = await state_at(log)
+    state, base, tail_bytes, _ = await state_at(log)
     assert base is not None
     assert base.sequence == end - 5
     assert tail_bytes == sum(len(one.header) + len(one.payload) for one in commits[-5:])
@@ -106,7 +106,7 @@ async def test_what_is_not_good_is_told_and_the_one_before_is_taken(
         torn = Kept(sequence=end - 3, digest=digest, state=FIRST_VERSION, bytes=len(data) // 2)
         await log.snapshots.put(torn, data[: len(data) // 2])
         why = "not gzip"
-    state, base, _ = await state_at(log)
+    state, base, *_ = await state_at(log)
     assert base == good
     assert snapshot.digest(state) == snapshot.digest(folded(commits, end))
     assert re.search(f"snapshot {end - 3} is left out: .*{why}", caplog.text)
@@ -125,7 +125,7 @@ async def test_one_of_which_the_log_says_otherwise_is_left_out(caplog: pytest.Lo
     kept = await put_snapshot(world.log, folded(world.log.commits, place))
     taken = ev.SnapshotTaken(sequence=place, digest="of the true one", bytes=kept.bytes, state=FIRST_VERSION)
     world.append("binder", [taken], cause="outcome")
-    state, base, _ = await state_at(world.log)
+    state, base, *_ = await state_at(world.log)
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(world.state)
     assert "the log says of the true one" in caplog.text
@@ -143,7 +143,7 @@ async def test_one_of_which_the_log_said_otherwise_long_ago_is_left_out() -> Non
         later = ev.SnapshotTaken(sequence=world.state.sequence, digest="lost", bytes=1, state=FIRST_VERSION)
         world.append("binder", [later], cause="outcome")
     assert kept.sequence not in world.state.snapshots
-    state, base, _ = await state_at(world.log)
+    state, base, *_ = await state_at(world.log)
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(world.state)
 
@@ -164,7 +164,7 @@ async def test_one_of_which_the_log_says_otherwise_behind_the_place_is_left_out(
     world.append("planner.a", [said])
     assert (await state_at(world.log, place + 1)).base is not None, "no planner may say that"
     world.append("binder", [said], cause="outcome")
-    state, base, _ = await state_at(world.log, place + 1)
+    state, base, *_ = await state_at(world.log, place + 1)
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(folded(world.log.commits, place + 1))
     assert "the log says of the true one" in caplog.text
@@ -180,7 +180,7 @@ async def test_one_of_another_log_of_this_name_is_left_out(
     before = walk.world.log.commits[: len(commits) // 2]
     of_before = await put_snapshot(log, folded(before, len(before)), commit=before[-1].message_id)
     assert of_before.sequence < len(commits)
-    state, base, _ = await state_at(log)
+    state, base, *_ = await state_at(log)
     assert base is None
     assert snapshot.digest(state) == snapshot.digest(folded(commits, len(commits)))
     assert f"snapshot {of_before.sequence} is left out: it is of another log of this name" in caplog.text
@@ -216,7 +216,7 @@ async def test_one_behind_a_message_of_nobodys_is_known_by_that(
 
     monkeypatch.setattr(log, "at", at)
     there[0] = nobodys = Stored(sequence=last.sequence, subject=last.subject, message_id="", header=b"", payload=b"?")
-    kept = await put_snapshot(log, folded(commits, last.sequence), commit=await commit_at(log, last.sequence))
+    kept = await put_snapshot(log, folded(commits, last.sequence), commit=identity(nobodys))
     assert not await is_of_another(log, kept)
     for there[0] in (last, msgspec.structs.replace(nobodys, payload=b"!")):
         assert await is_of_another(log, kept)
@@ -234,7 +234,7 @@ async def test_one_behind_a_commit_that_another_log_has_at_another_time_is_not_i
         return there[0]
 
     monkeypatch.setattr(log, "at", at)
-    kept = await put_snapshot(log, folded(commits, last.sequence), commit=await commit_at(log, last.sequence))
+    kept = await put_snapshot(log, folded(commits, last.sequence), commit=identity(last))
     earlier = msgspec.structs.replace(kept, commit=last.message_id)
     assert not await is_of_another(log, kept)
     assert not await is_of_another(log, earlier)
@@ -255,7 +255,7 @@ async def test_a_purged_log_stands_on_its_snapshot(log: EventLog, commits: list[
     for place in places:
         await put_snapshot(log, folded(commits, place))
     await log.purge(end // 2 + 1)
-    state, base, _ = await state_at(log)
+    state, base, *_ = await state_at(log)
     assert base is not None
     assert base.sequence == end - 5
     assert snapshot.digest(state) == snapshot.digest(folded(commits, end))
@@ -335,7 +335,7 @@ async def test_from_a_snapshot_at_any_place_the_same_state_and_the_same_decision
         world = walk.world
         cut = source.randrange(1, world.state.sequence)
         kept = await put_snapshot(world.log, folded(world.log.commits, cut))
-        state, base, _ = await state_at(world.log)
+        state, base, *_ = await state_at(world.log)
         assert base == kept
         assert snapshot.encode(state) == snapshot.encode(world.state)
         for shard in ("a", "b"):

@@ -24,8 +24,8 @@ from events.snapshots import Kept
 from services import settings, snapshots
 from services.binder import core
 from services.decider import Decider
-from services.snapshots import KEPT, SnapshotKeeper, Taking, take
-from services.start import state_at
+from services.snapshots import KEPT, SnapshotKeeper, Taking, packed, take
+from services.start import identity, is_of_another, state_at
 from services.state import snapshot
 from services.writer import Writer
 from tests.homes import commits_of, folded, put_commits, put_snapshot
@@ -99,6 +99,26 @@ async def test_the_one_that_the_newest_stands_on_stays_as_those_between_may_be_d
         await grow(log, commits, 10)
         good.append(await take(log))
     assert await log.snapshots.listed() == good[::-1][:KEPT]
+
+
+async def test_one_says_of_which_log_it_is_by_what_was_folded(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 708242: the log was set back while it was made, and had another commit in the place by the time at which that
+    was asked for. As it was, it passed for a snapshot of that log, and what stood on it for confirmed."""
+    log = MemoryLog("test")
+    await grow(log, commits, 20)
+    base = await take(log)
+    await grow(log, commits, 20)
+    place = log.commits[-1].sequence
+    started = await state_at(log)
+    log.commits[-1] = msgspec.structs.replace(true := log.commits[-1], payload=b"[]")
+    kept, data = await packed(started, snapshot.FORM)
+    assert (kept.sequence, kept.commit, started.base) == (place, identity(true), base)
+    await log.snapshots.put(kept, data)
+    assert await is_of_another(log, kept)
+    at_base = await state_at(log, base.sequence)
+    assert (at_base.base, at_base.commit) == (base, base.commit)
 
 
 ATTEMPTS = 10 * KEPT

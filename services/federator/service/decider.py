@@ -44,8 +44,8 @@ class Decider:
             check_versions(last.sequence, header)
         started = await state_at(self.log, form=FORM)
         taken = await self.writer.take(ev.FederatorTaken(holder=holder))
-        tail_bytes = started.tail_bytes + await fold(self.log, started.state, taken, of=started.base)
-        self.state, self.tail_bytes, self.active = started.state, tail_bytes, True
+        tail = await fold(self.log, started.state, taken, of=started.base)
+        self.state, self.tail_bytes, self.active = started.state, started.tail_bytes + tail.bytes, True
 
     async def run(self) -> None:
         """For ever: what the core says, whenever something changed."""
