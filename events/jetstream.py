@@ -64,6 +64,11 @@ def _windows(commits: list[Stored]) -> Iterator[list[Stored]]:
         yield window
 
 
+KNOWN = 3
+"""Who is in doubt whether its commit is there sends it again: the same may stand behind other commits than before. It is
+one of each writer at most."""
+
+
 class _Known(NamedTuple):
     """A commit, without its payload: its id is a digest of that."""
 
@@ -103,8 +108,8 @@ class JetStreamLog:
         self.snapshots = ObjectStore(connection, cluster, replicas)
         self._seen = 0
         """The last sequence that is known here to be there: it was acknowledged, or read."""
-        self._known: _Known | None = None
-        """The last commit that was acknowledged here, read, or looked for."""
+        self._known: list[_Known] = []
+        """The last `KNOWN` commits that were acknowledged here, read, or looked for."""
         self._found_behind = connection.breaks
         """Behind so many breaks of the connection it was found to be there."""
 
@@ -361,8 +366,8 @@ class JetStreamLog:
     def _knows(self, commit: _Known) -> None:
         """It is there. One of nobody's is known as such: another log may have somebody's there."""
         self._seen = max(self._seen, commit.sequence)
-        if self._known is None or self._known.sequence <= commit.sequence:
-            self._known = commit
+        if not self._known or self._known[-1].sequence < commit.sequence:
+            self._known = [*self._known[1 - KNOWN :], commit]
 
     async def _find_known(self) -> None:
         """Look for it, unless nobody has been away since. Raises as that does."""
@@ -371,30 +376,42 @@ class JetStreamLog:
             self._found_behind = breaks
 
     async def _look_for_known(self) -> None:
-        """Whether this is still the log of which a commit is known. Raises _Stale, what `ask` raises, and LogError where
-        nobody can tell."""
-        known = self._known
-        if known is None or self.domain:  # then a consumer begins with it (`_consume`)
+        """Whether this is still the log of which commits are known: the last one, and behind a break those before it,
+        too. Raises _Stale, what `ask` raises, and LogError where nobody can tell."""
+        if not self._known or self.domain:  # then a consumer begins with the last (`_consume`)
             return
-        message = await self.connection.message_at(self.stream, known.sequence)
-        if message is None:  # purged, or deleted by hand; or the log ended before, and came to there just now
+        *before, last = self._known
+        if not await self._stands(last):  # purged, or deleted; or the log ended before, and came to there just now
             self._is_not_purged(await self._state_now())
-            message = await self.connection.message_at(self.stream, known.sequence)
+            await self._stands(last)
+        if self._broke:
+            for known in before:
+                await self._stands(known)
+
+    async def _stands(self, known: _Known) -> bool:
+        """Whether anything does in its place. Raises _Stale for another, and what `ask` raises."""
+        message = await self.connection.message_at(self.stream, known.sequence)
         if message is not None and _Known.of(message.seq, message.subject, message.headers) != known:
             raise _Stale(self._is_another(known))
+        return message is not None
+
+    @property
+    def _broke(self) -> bool:
+        """Whether the connection did since the log was found to be the one that is known."""
+        return self.connection.breaks != self._found_behind
 
     def _is_not_purged(self, state: StreamState) -> None:
         """Else another may have been in the place of what is known, where the connection broke since. Raises LogError."""
-        known = self._known
-        if known is not None and known.sequence < state.first_seq and self.connection.breaks != self._found_behind:
-            untold = "nobody can tell whether this is the log that was read"
-            raise LogError(f"{self.stream}: commit {known.sequence} was purged while the connection was away: {untold}")
+        if self._known and self._known[-1].sequence < state.first_seq and self._broke:
+            gone = f"commit {self._known[-1].sequence} was purged while the connection was away"
+            raise LogError(f"{self.stream}: {gone}: nobody can tell whether this is the log that was read")
 
     def _is_known(self, commit: Stored) -> None:
         """It comes a second time, or is the last that was there before anything was read. Raises LogError."""
-        known, found = self._known, _Known.read(commit)
-        if known is not None and known.sequence == found.sequence and known != found:
-            raise LogError(self._is_another(known))
+        found = _Known.read(commit)
+        for known in self._known:
+            if known.sequence == found.sequence and known != found:
+                raise LogError(self._is_another(known))
         self._knows(found)
 
     def _is_another(self, known: _Known) -> str:
@@ -436,7 +453,8 @@ class JetStreamLog:
                         if not batch:
                             raise Purged(f"{self.stream}: what follows {place}, up to {stop}, was purged meanwhile")
                     place, gaps = batch[-1].sequence, 0
-                    self._knows(_Known.read(batch[-1]))
+                    for commit in batch[-KNOWN:]:
+                        self._knows(_Known.read(commit))
                     yield batch
             except Gap as gap:
                 gaps += 1

@@ -114,6 +114,7 @@ class Taking(NamedTuple):
 class Responsible(Protocol):
     """Who has snapshots taken: `services.decider.Decider`, or the federator."""
 
+    log: EventLog
     active: bool
     """Whether it may append."""
     tail_bytes: int
@@ -168,7 +169,8 @@ class SnapshotKeeper:
         try:
             async with asyncio.timeout(TAKEN_WITHIN_S):
                 taken = _decode(await self._run_child())
-        except (ChildFailed, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
+                await self._folds(taken)
+        except (ChildFailed, LogError, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
             logger.warning("no snapshot was taken: %s", str(error) or type(error).__name__)
             self._not_before_s = time.monotonic() + self._pause_s
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
@@ -179,6 +181,17 @@ class SnapshotKeeper:
             )
             logger.info("snapshot taken", extra={"at": taken.sequence, "bytes": taken.bytes})
         self._newest, self._taken_at_bytes, self._pause_s = taken.sequence, at_bytes, FIRST_PAUSE_S
+
+    async def _folds(self, taken: Kept) -> None:
+        """Until what the snapshot is of is folded here: from there on a log that is set back is found out before anything
+        is appended. Who was behind would tell a log of what it has lost (found with more logs that are set back than the
+        seeds have). Raises ChildFailed, LogError."""
+        if self._decider.state.sequence >= taken.sequence:
+            return
+        while self._decider.state.sequence < taken.sequence:  # noqa: ASYNC110 - it is mostly a moment
+            await asyncio.sleep(LOOK_EVERY_S)
+        if await is_of_another(self._decider.log, taken):
+            raise ChildFailed(f"the log was set back behind the snapshot of {taken.sequence}")
 
     async def _run_child(self) -> bytes:
         """The last line that it says. It ends with this task."""

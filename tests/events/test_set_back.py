@@ -120,6 +120,27 @@ async def test_nor_does_who_has_read_a_message_of_nobodys_in_its_place(
         await append(log, "planner.a", 2, 1)
 
 
+async def test_nor_does_who_finds_the_last_that_he_knows_behind_another(
+    machine: Machine, log: JetStreamLog, other: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer was in doubt, and sent it again: the same commit in the same place. A planner went on over a switch of
+    versions that was lost (found with more logs that are set back than the seeds have)."""
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(other, "planner.a", 1, 0)
+    machine.synced()
+    await append(other, "binder", 2, 0)
+    await append(other, "ingest", 3, 0)
+    assert await numbers(log) == [1, 2, 3]
+    machine.loses_power()
+    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+    await append(fresh, "binder", 20, 0)
+    await append(fresh, "ingest", 3, 0)
+    assert await numbers(fresh) == [1, 20, 3]
+    await fresh.close()
+    with pytest.raises(LogError, match="commit 2 is another than was there"):
+        await append(log, "planner.a", 4, 1)
+
+
 async def test_who_reads_nothing_and_has_nothing_to_say_is_told(set_back: list[int], other: JetStreamLog) -> None:
     """An ingest in a quiet cluster. As it was, it went on until its next commit, which may be six hours later."""
     with pytest.raises(LogError, match="commit 3 is another than was there"):

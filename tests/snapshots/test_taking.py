@@ -439,6 +439,37 @@ async def test_what_is_taken_is_reported_once_and_what_was_written_meanwhile_cou
     assert keeper._is_due()
 
 
+@pytest.mark.parametrize("set_back", [False, True])
+async def test_what_is_taken_of_more_than_is_folded_is_reported_once_that_is_of_the_log(
+    set_back: bool, commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was, a binder that was behind told a log that had been set back meanwhile of a snapshot of what is lost."""
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+    log = MemoryLog("test")
+    await grow(log, commits, 20)
+    decider = idle(log)
+    await decider.catch_up()
+    decider.active = True
+    await grow(log, commits, 20)
+    kept, _ = await packed(ahead := await state_at(log), snapshot.FORM)
+    keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
+
+    async def run_child() -> bytes:
+        if set_back:
+            log.commits[-1] = msgspec.structs.replace(log.commits[-1], payload=b"[]")
+        return msgspec.json.encode(kept)
+
+    monkeypatch.setattr(keeper, "_run_child", run_child)
+    taking = asyncio.create_task(keeper._take())
+    await asyncio.sleep(0.05)
+    assert not decider.outcomes
+    assert not taking.done()
+    decider.state = ahead.state
+    await taking
+    assert len(decider.outcomes) == (not set_back)
+    assert ("the log was set back" in caplog.text) == set_back
+
+
 async def test_a_child_that_does_not_end_is_ended_and_tried_again(
     commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
