@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import events as ev
 from events import envelope
-from events.envelope import Header
+from events.envelope import Header, Stored
 from events.log import EventLog
 from events.subjects import subject
 from services.console.retention import DAY_NS
@@ -34,3 +34,13 @@ async def write(log: EventLog, commits: int, time_ns: int = 0) -> None:
             name=f"class-{number % 7}", uid="u", resource_version=str(number), value=number, preempts=True
         )
         await append(log, "ingest", [fact], "facts", time_ns)
+
+
+async def grow(log: EventLog, commits: list[Stored], by: int) -> None:
+    """The next commits of the walk, behind those that are there."""
+    end = await log.end()
+    for one in commits[end : end + by]:
+        writer = one.subject.split(".", 2)[2]
+        onto = subject(log.cluster, writer)
+        last = await log.last(onto)
+        await log.append(onto, envelope.decode_header(one), one.payload, last.sequence if last else 0)
