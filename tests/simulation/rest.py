@@ -55,19 +55,18 @@ def cut_off(world: World) -> str:
     if reader is not None and not reader.has_found_its_log:
         return f"{reader} has not looked which log it is"
     for process in world.supervisor.deciders():
-        if not _knows_its_end(process.log, world.broker):
+        if not _is_known(process.log, world.broker):
             return f"{process} knows another log"
     if world.kube.awaited_by(world.supervisor.alive()):
         return "an answer of the API server is awaited"
     return ""
 
 
-def _knows_its_end(log: JetStreamLog, broker: Broker) -> bool:
-    """Whether the last commit that somebody knows stands where he knows it: he may have come to the same place."""
-    if (known := log._known) is None:
-        return True
-    there = broker.stored[known.sequence - 1 : known.sequence]
-    return [(one.subject, one.message_id) for one in there] == [(known.subject, known.message_id)]
+def _is_known(log: JetStreamLog, broker: Broker) -> bool:
+    """Whether the last commits that somebody knows stand where he knows them: he may have come to the same place."""
+    known = log._known
+    there = [one for place in known for one in broker.stored[place.sequence - 1 : place.sequence]]
+    return [(one.subject, one.message_id) for one in there] == [(one.subject, one.message_id) for one in known]
 
 
 def restless(world: World) -> str:
