@@ -109,6 +109,7 @@ class Users:
         """Names that were accepted."""
         self.cancelled: set[str] = set()
         """Names of which somebody was told that they are."""
+        self.violations: list[str] = []
         self.made = 0
         self._members, self._connection = members, connection
 
@@ -137,8 +138,12 @@ class Users:
         self.submitted.append(name)
 
     async def cancel(self, name: str) -> None:
-        if (await self.ask("cancel", name=name))["cancelled"]:
-            self.cancelled.add(name)
+        """One that was accepted. That nobody knows it is a violation."""
+        try:
+            if (await self.ask("cancel", name=name))["cancelled"]:
+                self.cancelled.add(name)
+        except Unfit as refused:
+            self.violations.append(f"{name} was accepted, and cannot be cancelled: {refused.message} (7.7)")
 
     async def ask(self, verb: str, **words: Any) -> Any:
         """Again and again until it is answered. Raises Unfit."""

@@ -228,7 +228,8 @@ class Run:
 
     def _noted(self) -> list[str]:
         kept = [*self.field.log.violations, *self.field.federation_log.violations]
-        return [*self.witness.violations, *self.ledger.violations, *self.federation.violations, *kept]
+        told = [*self.federation.violations, *self.users.violations]
+        return [*self.witness.violations, *self.ledger.violations, *told, *kept]
 
     async def _end_federation(self) -> None:
         operator = await Connection(self.field.nats.url).connect(**self.field.login(FEDERATION_OPERATOR))

@@ -13,6 +13,7 @@ import pytest
 
 from deploy.e2e.workload import gang, pod
 from events.memory import MemoryLog
+from events.micro import Unfit
 from services.federator.records import SETTLED, Job, Place
 from services.federator.state import State as FederationState
 from services.state.fold import State
@@ -364,6 +365,17 @@ def test_what_a_federations_users_were_told_is_in_its_log() -> None:
     users = some_users(site, "f1", "f2", cancelled=("f1",))
     found = federation.unrest(a_federation(), site, users)
     assert found == ["f2 was accepted and is not in the log (7.7)", "f1 goes on, and was cancelled"]
+
+
+async def test_a_job_that_was_accepted_and_that_nobody_knows_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise Unfit(404, "there is no job 'f1'")
+
+    monkeypatch.setattr(federation, "ask", refuse)
+    users = some_users(Site({}), "f1")
+    await users.cancel("f1")
+    assert users.violations == ["f1 was accepted, and cannot be cancelled: there is no job 'f1' (7.7)"]
+    assert not users.cancelled
 
 
 # ------------------------------------------------------------------------------------------------------------- proxies
