@@ -94,7 +94,7 @@ class Decider:
         self.active = False
         """Whether the subject is taken and everything up to that is folded."""
         self._base: Kept | None = None
-        """That snapshot."""
+        """The snapshot from which the state was restored."""
         self._leaving: Event | None = None
         self._decide, self._supports = decide, supports
         self._clock = clock or LogTime()
