@@ -181,9 +181,10 @@ def _wrong(job: Job, where: list[str], members: Members) -> str:
     return f"on {', '.join(where) or 'no cluster'}, and kept on {job.kept or 'none'}"
 
 
-async def end(users: Users, members: Members, operator: Connection, within_s: float) -> list[str]:
-    """Everybody cancels everything: nothing runs any more, and no body is kept. What is left all the same."""
-    for name in users.submitted:
+async def end(state: State, users: Users, members: Members, operator: Connection, within_s: float) -> list[str]:
+    """Everything is cancelled, also what its user was never told of: nothing runs any more, and no body is kept. What is
+    left all the same."""
+    for name in list(state.names):
         await users.cancel(name)
     bucket, left = Bucket(operator, bodies_bucket(FEDERATION)), ["nobody looked yet"]
     try:

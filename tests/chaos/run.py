@@ -234,7 +234,8 @@ class Run:
     async def _end_federation(self) -> None:
         operator = await Connection(self.field.nats.url).connect(**self.field.login(FEDERATION_OPERATOR))
         try:
-            self._violated(await federation.end(self.users, self.members, operator, RESTS_WITHIN_S))
+            state = self.federation.state
+            self._violated(await federation.end(state, self.users, self.members, operator, RESTS_WITHIN_S))
         finally:
             await operator.close()
 
