@@ -26,6 +26,7 @@ from tests.simulation import faults as faulty
 from tests.simulation.faults import Fault
 from tests.simulation.federation.training import OF_OPERATORS, Training
 from tests.simulation.planting import (
+    AGAIN_FROM,
     BEYOND_FROM,
     DENSE,
     DENSE_FEDERATED,
@@ -120,6 +121,7 @@ LATER: Later = {
     "fed": (FED_FROM, (5, 12), faulty.FED),
     "leased": (LEASED_FROM, OF_LEASES, faulty.LEASED),
     "parted": (PARTED_FROM, OF_PARTED, faulty.PARTED),
+    "set back again": (AGAIN_FROM, (0, 4), faulty.SET_BACK),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)
@@ -151,6 +153,7 @@ LATER_OF_FEDERATIONS: Later = {
     "undone": (UNDONE_FROM, (1, 3), faulty.UNDONE),
     "leased": (DENSE_FROM, OF_LEASES, faulty.LEASED),
     "parted": (PARTED_FROM, OF_PARTED, faulty.ALL_PARTED),
+    "set back again": (AGAIN_FROM, (0, 3), faulty.SET_BACK),
 }
 """As `LATER`, of federated histories."""
 ALL_HERE_S = 20.0

@@ -54,6 +54,8 @@ DENSE_FROM = 680_000
 their leases as in earnest."""
 PARTED_FROM = 684_000
 """The first seed of those with a server of NATS' that is cut off from the other two (`parted`)."""
+AGAIN_FROM = 712_000
+"""The first seed of those with a log that is set back again and again."""
 
 
 class Plant(NamedTuple):
