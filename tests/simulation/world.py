@@ -73,7 +73,7 @@ RETAINED, RETAIN_EVERY_S = 0.5, (5.0, 11.0)
 
 class World(Ending):
     server_type, faults_type = ApiServer, Faults
-    rest_within_s, cycles = 150.0, 400
+    rest_within_s, cycles = 150.0, 1_000
     """Once faults have ended a history comes to rest within so long, and within so many cycles of its planners: whoever
     fits has its place by then."""
 
