@@ -249,6 +249,7 @@ class JetStreamLog:
         """The answer was lost, or says that ours is not next: who wrote last tells whether it was ourselves."""
         last = await self._last_now(subject)
         if last is not None and last.message_id == headers[MESSAGE_ID]:
+            self._knows(_Known.read(last))
             return last.sequence
         found = 0 if last is None else last.sequence
         if 0 < found < expected <= self._seen:

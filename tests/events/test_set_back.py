@@ -9,11 +9,12 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from events import subjects
-from events.answers import EXPECTED_LAST, MESSAGE_ID, StreamState
+from events.answers import EXPECTED_LAST, MESSAGE_ID, StreamState, Unanswered
 from events.consumer import COMMIT
 from events.jetstream import JetStreamLog
 from events.log import LogError
@@ -100,6 +101,31 @@ async def test_nor_does_who_wrote_it(set_back: list[int], other: JetStreamLog) -
     """The sequence that it expects stands again on its subject, for somebody else's commit."""
     with pytest.raises(LogError, match="commit 3 is another than was there"):
         await append(other, "binder", 4, 3)
+
+
+async def test_nor_does_who_had_to_ask_whether_it_is_there(
+    machine: Machine, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 715417: of two ingests each took the other's taking, in the same place, for its own."""
+    monkeypatch.setattr("events.patience.PATIENCE_S", 1.0)
+    await append(log, "planner.a", 1, 0)
+    machine.synced()
+    assert await log.end() == 1  # connected again
+    publish = log.connection.publish
+
+    async def unanswered(*what: Any) -> int:
+        monkeypatch.setattr(log.connection, "publish", publish)
+        await publish(*what)
+        raise Unanswered("the answer is lost")
+
+    monkeypatch.setattr(log.connection, "publish", unanswered)
+    assert await append(log, "binder", 2, 0) == 2
+    machine.loses_power()
+    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
+    await append(fresh, "binder", 20, 0)
+    await fresh.close()
+    with pytest.raises(LogError, match="commit 2 is another than was there"):
+        await append(log, "binder", 3, 2)
 
 
 async def test_nor_does_who_has_read_a_message_of_nobodys_in_its_place(
