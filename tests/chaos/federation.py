@@ -24,12 +24,11 @@ from services.console.demo.federator import write_files
 from services.federator.records import SETTLED, Job
 from services.federator.state import State
 from services.simulator.openpai.jobs import Life
-from services.simulator.openpai.limits import Limits
-from services.simulator.openpai.server import LateFault, OpenPai
+from services.simulator.openpai.server import OpenPai
 from tests.chaos.plan import MEMBERS
-from tests.federator.jobs import alive, quick
+from tests.federator.jobs import quick
+from tests.federator.openpai import NO_LIMITS, alive, err
 
-NO_LIMITS = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
 USER, TOKEN = "alice", "secret"
 LIVES = (
     Life(waiting_ms=200, notice_ms=300, dying_ms=100),
@@ -75,11 +74,7 @@ class Members:
         return int(self.pai.url.rpartition(":")[2])
 
     def err(self, alias: str) -> None:
-        """The next answers of this one are lost, refusals, or of what happens later."""
-        faults, rnd = self.pai.clusters[alias].faults, self.random
-        faults.plan(verb=rnd.choice(("submit", "submit", "stop", "list")), hang_up=True, applied=True)
-        faults.plan(verb="stop", status=rnd.choice((403, 429, 500)))
-        faults.plan(LateFault(verb="submit", hang_up=True, late_ms=rnd.randrange(3_000)))
+        err(self.pai.clusters[alias], self.random)
 
     def cut_off(self, alias: str, cut: bool) -> None:
         """Every connection to it breaks, or no longer does."""

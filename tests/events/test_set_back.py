@@ -63,6 +63,15 @@ async def log(own_server: EmbeddedServer, cluster: str) -> AsyncIterator[JetStre
     await opened.close()
 
 
+async def lose(machine: Machine, cluster: str, *commits: tuple[str, int, int]) -> None:
+    """What was not synced is lost, and these stand there now: onto whose subject, which, and behind which of it."""
+    machine.loses_power()
+    fresh = await JetStreamLog.open(machine.server.url, cluster)
+    for commit in commits:
+        await append(fresh, *commit)
+    await fresh.close()
+
+
 async def numbers(log: JetStreamLog) -> list[int]:
     return [number_of(commit) for commit in await collect(log.read())]
 
@@ -78,12 +87,7 @@ async def set_back(
     await append(other, "binder", 2, 0)
     await append(other, "binder", 3, 2)
     found = await numbers(log)
-    machine.loses_power()
-    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
-    await append(fresh, "binder", 20, 0)
-    await append(fresh, "binder", 30, 2)
-    await append(fresh, "planner.b", 40, 0)
-    await fresh.close()
+    await lose(machine, log.cluster, ("binder", 20, 0), ("binder", 30, 2), ("planner.b", 40, 0))
     return found
 
 
@@ -120,10 +124,7 @@ async def test_nor_does_who_had_to_ask_whether_it_is_there(
 
     monkeypatch.setattr(log.connection, "publish", unanswered)
     assert await append(log, "binder", 2, 0) == 2
-    machine.loses_power()
-    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
-    await append(fresh, "binder", 20, 0)
-    await fresh.close()
+    await lose(machine, log.cluster, ("binder", 20, 0))
     with pytest.raises(LogError, match="commit 2 is another than was there"):
         await append(log, "binder", 3, 2)
 
@@ -138,10 +139,7 @@ async def test_nor_does_who_has_read_a_message_of_nobodys_in_its_place(
     assert await log.end() == 1  # connected again
     await log.connection.publish(subjects.subject(log.cluster, "ingest"), b"hello?")
     assert len(await collect(log.read())) == 2
-    machine.loses_power()
-    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
-    await append(fresh, "binder", 20, 0)
-    await fresh.close()
+    await lose(machine, log.cluster, ("binder", 20, 0))
     with pytest.raises(LogError, match="commit 2 is another than was there"):
         await append(log, "planner.a", 2, 1)
 
@@ -157,12 +155,7 @@ async def test_nor_does_who_finds_the_last_that_he_knows_behind_another(
     await append(other, "binder", 2, 0)
     await append(other, "ingest", 3, 0)
     assert await numbers(log) == [1, 2, 3]
-    machine.loses_power()
-    fresh = await JetStreamLog.open(machine.server.url, log.cluster)
-    await append(fresh, "binder", 20, 0)
-    await append(fresh, "ingest", 3, 0)
-    assert await numbers(fresh) == [1, 20, 3]
-    await fresh.close()
+    await lose(machine, log.cluster, ("binder", 20, 0), ("ingest", 3, 0))
     with pytest.raises(LogError, match="commit 2 is another than was there"):
         await append(log, "planner.a", 4, 1)
 

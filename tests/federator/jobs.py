@@ -8,7 +8,6 @@ from typing import Any
 
 import events as ev
 from services.federator.specialize import to_yaml
-from services.simulator.openpai.jobs import Cluster
 
 EXAMPLE = """
 protocolVersion: super-2
@@ -92,17 +91,6 @@ def quick(name: str, urls: Mapping[str, str], priorities: Mapping[str, int]) -> 
         params={"gpuNum": dict.fromkeys(urls, 1)},
     )
     return to_yaml(job)
-
-
-def alive(clusters: Mapping[str, Cluster]) -> dict[str, list[str]]:
-    """Jobs by name: where something of them is not over."""
-    found: dict[str, list[str]] = {}
-    for alias, cluster in clusters.items():
-        now_ms = cluster.clock()
-        for job in cluster.jobs.values():
-            if job.now(now_ms).sub_state != "Completed":
-                found.setdefault(job.name.rpartition(f"-{alias}")[0], []).append(alias)
-    return found
 
 
 def federated(job: dict[str, Any], **clusters: int) -> dict[str, Any]:

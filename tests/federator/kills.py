@@ -28,12 +28,11 @@ from events.subjects import jobs as jobs_subject
 from services.console.demo.federator import write_files
 from services.federator.records import SETTLED
 from services.simulator.openpai.jobs import Life
-from services.simulator.openpai.limits import Limits
-from services.simulator.openpai.server import LateFault, OpenPai
-from tests.federator.jobs import alive, quick
+from services.simulator.openpai.server import OpenPai
+from tests.federator.jobs import quick
+from tests.federator.openpai import FAULTS, NO_LIMITS, alive, err
 
 FEDERATION = "federation"
-NONE = Limits(requests_per_minute=0, lists_per_minute=0, submissions_per_hour=0)
 WITHIN_S = 300.0
 
 
@@ -46,7 +45,7 @@ class Run:
         self.count: Counter[str] = Counter()
         for number in range(clusters):
             life = Life(waiting_ms=self.rng.randrange(100, 3_000), notice_ms=300, dying_ms=100)
-            pai.add(f"c{number}", tokens={"secret": "alice"}, limits=NONE, life=life)
+            pai.add(f"c{number}", tokens={"secret": "alice"}, limits=NO_LIMITS, life=life)
         uris = {alias: cluster.url for alias, cluster in pai.clusters.items()}
         self.files = write_files(directory, uris, user="alice", token="secret", poll_ms=200)
         self.process: asyncio.subprocess.Process | None = None
@@ -88,12 +87,8 @@ class Run:
             await asyncio.sleep(self.rng.random() * 0.2)
 
     def disturb(self) -> None:
-        cluster = self.rng.choice(list(self.pai.clusters.values()))
-        verb = self.rng.choice(("submit", "submit", "stop", "list"))
-        cluster.faults.plan(verb=verb, hang_up=True, applied=True)
-        cluster.faults.plan(verb="stop", status=self.rng.choice((403, 429, 500)))
-        cluster.faults.plan(LateFault(verb="submit", hang_up=True, late_ms=self.rng.randrange(3_000)))
-        self.count["faults planned"] += 3
+        err(self.rng.choice(list(self.pai.clusters.values())), self.rng)
+        self.count["faults planned"] += FAULTS
 
     async def settled(self, connection: Connection) -> list[dict[str, Any]]:
         deadline = time.monotonic() + WITHIN_S
