@@ -263,6 +263,31 @@ async def test_what_is_taken_of_more_than_is_folded_is_reported_once_that_is_of_
     assert ("the log was set back" in caplog.text) == set_back
 
 
+async def test_what_is_taken_of_a_log_that_was_set_back_is_not_reported_by_who_came_to_that_place_in_the_new_one(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was, it was reported where the binder came there before the child ended."""
+    log = MemoryLog("test")
+    await grow(log, commits, 20)
+    decider = idle(log)
+    await decider.catch_up()
+    decider.active = True
+    await grow(log, commits, 20)
+    kept, _ = await packed(await state_at(log), snapshot.FORM)
+    keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
+
+    async def run_child() -> bytes:
+        log.commits[-1] = msgspec.structs.replace(log.commits[-1], payload=b"[]")
+        await decider.catch_up()
+        return msgspec.json.encode(kept)
+
+    monkeypatch.setattr(keeper, "_run_child", run_child)
+    await keeper._take()
+    assert decider.state.sequence == kept.sequence
+    assert not decider.outcomes
+    assert "the log was set back" in caplog.text
+
+
 async def test_a_child_that_does_not_end_is_ended_and_tried_again(
     commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
