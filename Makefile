@@ -77,7 +77,7 @@ bench: $(READY)  ## every figure in benchmarks/README.md
 	$(BIN)/python -m deploy.e2e.build
 	$(BIN)/python -m benchmarks
 
-faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted; MINUTES, WORKLOAD=dlrm, federated, dense, dense-federated, long, long-federated
+faults: $(READY)  ## seeds of the simulator of faults: SEEDS=N FROM=K; without FROM, behind those that were counted; MINUTES, WORKLOAD=dlrm, federated, dense, lossy, long, each also with -federated
 	$(BIN)/python -m tests.simulation faults $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WORKLOAD),--workload $(WORKLOAD))
 
 schema: $(READY)  ## events/schema/ from the structs

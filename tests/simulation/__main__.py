@@ -26,8 +26,8 @@ if "--plant" in sys.argv:  # before anything of the services is imported
 
 from tests.simulation import counter, shorten, sweep
 from tests.simulation.history import WORKLOADS, history, plan
-from tests.simulation.plan import DENSE_OF, PHASES_OF, Plan
-from tests.simulation.planting import BEYOND_FROM, DENSE_FROM, MIXED
+from tests.simulation.plan import DENSE_OF, LOSSY_OF, PHASES_OF, Plan
+from tests.simulation.planting import AGAIN_FROM, BEYOND_FROM, DENSE_FROM, MIXED
 from tests.simulation.runner import WORKERS, Tally, histories, run_many, share
 from tests.simulation.small import PREFIX, SCRIPTS
 from tests.simulation.sweep import PAIRS
@@ -151,10 +151,11 @@ def _sweep(names: list[str], of: str, most: int | None, workers: int) -> int:
 
 
 def _first(workload: str) -> int:
-    """Behind those that were counted; of long and dense histories one that has everything."""
+    """Behind those that were counted; of others one that has everything."""
     if workload == MIXED:
         return counter.read().next
-    return DENSE_FROM if workload in DENSE_OF else BEYOND_FROM if workload in PHASES_OF else 0
+    firsts = {AGAIN_FROM: LOSSY_OF, DENSE_FROM: DENSE_OF, BEYOND_FROM: PHASES_OF}
+    return next((first for first, workloads in firsts.items() if workload in workloads), 0)
 
 
 def _progress(before: Tally) -> Callable[[Tally], None]:

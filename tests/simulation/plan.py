@@ -40,6 +40,8 @@ from tests.simulation.planting import (
     LEASED_FROM,
     LONG,
     LONG_FEDERATED,
+    LOSSY,
+    LOSSY_FEDERATED,
     MIXED,
     NEWEST_FROM,
     PARTED_FROM,
@@ -57,7 +59,10 @@ PHASES_OF = {LONG: MIXED, LONG_FEDERATED: FEDERATED}
 """What long histories have in each of their phases."""
 DENSE_OF = {DENSE: MIXED, DENSE_FEDERATED: FEDERATED}
 """What dense ones have more of."""
-WORKLOADS |= {name: WORKLOADS[of] for name, of in (PHASES_OF | DENSE_OF).items()}
+LOSSY_OF = {LOSSY: MIXED, LOSSY_FEDERATED: FEDERATED}
+"""In what the logs of lossy ones lose what they had."""
+MORE_OF = PHASES_OF | DENSE_OF | LOSSY_OF
+WORKLOADS |= {name: WORKLOADS[of] for name, of in MORE_OF.items()}
 
 EVENTS, FAULTS = 300, 5
 """What a history has at least."""
@@ -92,7 +97,7 @@ PACES = {
     ),
 }
 """As short as it can be with as much in it: a second in which little happens costs as much as one with a fault."""
-PACES |= {name: PACES[of] for name, of in (PHASES_OF | DENSE_OF).items()}
+PACES |= {name: PACES[of] for name, of in MORE_OF.items()}
 PHASES, PHASE_S = 12, 1_000.0
 """Of a long history: how many times trouble begins, and what the plan has between two of its beginnings."""
 IDLE, IDLE_S = 0.1, 400.0
@@ -131,6 +136,10 @@ ARE_DENSE = 1 / 3
 DENSER = (3, 8)
 """Of dense histories: how many more there are of one of these tables, and of what strikes whole processes, servers and
 watches, half as often as those."""
+SET_BACK_MORE, PARTED_MORE, STRUCK_MORE = (2, 4), (0, 2), (2, 6)
+"""Of lossy histories: how many more times a log is set back, servers are parted, and whole processes, servers and watches
+are struck."""
+STRIKING = tuple(row for row in faulty.DRAWS if row.on == ("",))
 OF_FEDERATIONS = (
     faulty.OF_FEDERATOR,
     faulty.OF_MEMBERS,
@@ -236,11 +245,24 @@ def _denser(drawn: Plan) -> Plan:
     seed, workload = drawn.seed, drawn.workload
     source = random.Random(f"{seed}/dense")
     table = source.choice(OF_FEDERATIONS if workload in FEDERATIONS else _later(seed))
-    others = [row for row in faulty.DRAWS if row.on == ("",)]
-    scale = sum(row.weight for row in table) / sum(row.weight for row in others) / 2
-    among = (*table, *(row._replace(weight=row.weight * scale) for row in others))
+    scale = sum(row.weight for row in table) / sum(row.weight for row in STRIKING) / 2
+    among = (*table, *(row._replace(weight=row.weight * scale) for row in STRIKING))
     more = faulty.draw(source, source.randint(*DENSER), 0.5, PACES[workload].trouble_s, among)
     return msgspec.structs.replace(drawn, faults=[*drawn.faults, *more])
+
+
+def _lossier(drawn: Plan) -> Plan:
+    """The same, and its logs are set back more often, and servers parted, while processes come and go."""
+    of_federation = drawn.workload in FEDERATIONS
+    tables = (
+        (SET_BACK_MORE, (*faulty.SET_BACK, *faulty.UNDONE) if of_federation else faulty.SET_BACK),
+        (PARTED_MORE, faulty.ALL_PARTED if of_federation else faulty.PARTED),
+        (STRUCK_MORE, STRIKING),
+    )
+    source, faults = random.Random(f"{drawn.seed}/lossy"), list(drawn.faults)
+    for counts, table in tables:
+        faults += faulty.draw(source, source.randint(*counts), 0.5, PACES[drawn.workload].trouble_s, table)
+    return msgspec.structs.replace(drawn, faults=faults)
 
 
 def _later(seed: int) -> list[tuple[faulty.Draw, ...]]:
@@ -256,6 +278,8 @@ def plan(seed: int, of: str = MIXED, *, since: int | None = None) -> Plan:
         return _long(seed, of)
     if of in DENSE_OF:
         return _denser(msgspec.structs.replace(_drawn(seed, DENSE_OF[of], kind_of), workload=of))
+    if of in LOSSY_OF:
+        return _lossier(msgspec.structs.replace(_drawn(seed, LOSSY_OF[of], kind_of), workload=of))
     drawn = _drawn(seed, of, kind_of)
     return _denser(drawn) if kind_of >= DENSE_FROM and _is_dense(seed) else drawn
 

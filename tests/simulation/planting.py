@@ -15,9 +15,10 @@ from typing import NamedTuple
 MIXED, DLRM, FEDERATED = "mixed", "dlrm", "federated"
 LONG, LONG_FEDERATED = "long", "long-federated"
 DENSE, DENSE_FEDERATED = "dense", "dense-federated"
-"""What histories are about (`plan.WORKLOADS`), those of many phases (`plan.PHASES_OF`), and those with more faults of one
-kind."""
-FEDERATIONS = (FEDERATED, LONG_FEDERATED, DENSE_FEDERATED)
+LOSSY, LOSSY_FEDERATED = "lossy", "lossy-federated"
+"""What histories are about (`plan.WORKLOADS`), those of many phases (`plan.PHASES_OF`), those with more faults of one
+kind, and those whose logs lose what they had."""
+FEDERATIONS = (FEDERATED, LONG_FEDERATED, DENSE_FEDERATED, LOSSY_FEDERATED)
 COMPARED = 16
 WIDER_FROM = 1_000
 """The first seed of those that may be cramped or one-sided, have PodGroups in use that cannot be read, and an autoscaler

@@ -30,7 +30,7 @@ from tests.simulation.faults import (
     WIDER,
     Draw,
 )
-from tests.simulation.plan import DENSE_OF, EVENTS, FAULTS, IN_TROUBLE, PHASES_OF, Outcome, Plan, plan
+from tests.simulation.plan import DENSE_OF, EVENTS, FAULTS, IN_TROUBLE, LOSSY_OF, PHASES_OF, Outcome, Plan, plan
 from tests.simulation.planting import (
     AGAIN_FROM,
     BEYOND_FROM,
@@ -130,14 +130,14 @@ def test_a_federator_over_whole_clusters_keeps_what_it_promises(first: int) -> N
     assert min(told[one] for one in ("JobPlaced", "StopIntended", "RemainsCleared", "GangPermitted")) > 0
 
 
-@pytest.mark.parametrize("workload", DENSE_OF)
-def test_dense_histories_have_more_of_one_kind(workload: str) -> None:
+@pytest.mark.parametrize("workload", DENSE_OF | LOSSY_OF)
+def test_dense_and_lossy_histories_have_more_faults(workload: str) -> None:
     seeds = range(LEASED_FROM, LEASED_FROM + 3)
     for seed in seeds:
-        dense, other = plan(seed, workload), plan(seed, DENSE_OF[workload])
-        assert dense.steps == other.steps
-        assert dense.faults[: len(other.faults)] == other.faults
-        assert len(dense.faults) > len(other.faults)
+        more, other = plan(seed, workload), plan(seed, (DENSE_OF | LOSSY_OF)[workload])
+        assert more.steps == other.steps
+        assert more.faults[: len(other.faults)] == other.faults
+        assert len(more.faults) > len(other.faults)
     for outcome in histories(seeds, workload):
         assert not outcome.violation, f"{workload}, {outcome.seed}: {outcome.violation}"
 
