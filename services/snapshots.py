@@ -183,10 +183,9 @@ class SnapshotKeeper:
         self._newest, self._taken_at_bytes, self._pause_s = taken.sequence, at_bytes, FIRST_PAUSE_S
 
     async def _folds(self, taken: Kept) -> None:
-        """Until what the snapshot is of is folded here, and shown to be this log's: from there on a log that is set back is
-        found out before anything is appended. Who was behind would tell a log of what it has lost, also where it came to
-        that place before the child ended (found with more logs that are set back than the seeds have). Raises
-        ChildFailed, LogError."""
+        """Until what the snapshot is of is folded here, and shown to be this log's: from there on a log that is set back
+        is found out before anything is appended. Who was behind would tell a log of what it has lost, also where it came
+        to that place before the child ended (found in lossy histories). Raises ChildFailed, LogError."""
         while self._decider.state.sequence < taken.sequence:  # noqa: ASYNC110 - it is mostly a moment
             await asyncio.sleep(LOOK_EVERY_S)
         if await is_of_another(self._decider.log, taken):

@@ -194,7 +194,7 @@ def _accepted(held: bool) -> type[SubmissionAccepted | SubmissionHeld]:
 
 def is_withdrawn(place: Place, tried: bool) -> bool:
     """Whether an unwanted submission is over without asking the cluster: no attempt can have reached it."""
-    return place.phase == ABANDONED and not place.doubtful and not tried
+    return place.phase == ABANDONED and not place.may_be_ours and not tried
 
 
 def stop_answered(job: Job, place: Place, answer: Stopped) -> Event | None:

@@ -103,6 +103,12 @@ class Place(msgspec.Struct, gc=False):
         return self.phase in (SUBMITTED, STOPPING)
 
     @property
+    def may_be_ours(self) -> bool:
+        """Whether what has its name on the cluster may be of an earlier attempt, for all that is known. Each takeover
+        makes doubtful what was tried; not a further name, of which a log that was set back has lost that it was."""
+        return self.doubtful or self.number > 1
+
+    @property
     def runs(self) -> bool:
         return self.phase == SUBMITTED and self.run == RUNNING
 

@@ -114,6 +114,19 @@ def test_r16_unwanted_and_never_sent_it_is_withdrawn() -> None:
     assert [type(event) for event in world.decide()] == [ev.JobSettled]
 
 
+def test_r16_of_a_further_name_nobody_knows_that_it_was_never_sent() -> None:
+    """A log that was set back may have lost that it was."""
+    world = Federation(a=50, b=50)
+    world.accept("a")
+    world.append(ev.NameTaken(job="u1", cluster="b"))
+    world.append(*world.decide())
+    world.at(0, a="running")
+    assert stops(world.at(10)) == {"b": "NotEarliest"}
+    assert world.answer("b", NotSent(reason="refused"), tried=False) is None
+    world.answer("b", Refused(code="BodyGone", message="", of_content=True), tried=True)
+    assert world.place("b").phase == "ended"
+
+
 def test_r16_what_may_have_been_sent_is_never_withdrawn() -> None:
     world = Federation(a=50, b=50)
     world.accept("a")

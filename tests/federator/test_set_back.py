@@ -86,6 +86,25 @@ async def test_a_winner_that_the_log_has_as_held_goes_on_though_its_body_is_gone
     assert not [event for event in field.said() if isinstance(event, ev.StopIntended) and event.cluster == "b"]
 
 
+async def test_a_second_name_of_which_the_log_has_lost_that_it_was_tried_is_looked_for(field: Field) -> None:
+    """As it was: without a body it was refused, and what ran under that name was nobody's (lossy-federated, 712283)."""
+    async with scheduled(field, "b"):
+        await field.submit("first", b=0)
+        await field.settled("first")
+        lost = field.job("first").uid
+        await set_back(field, lambda event: isinstance(event, ev.JobFederated) and event.job == lost)
+        await field.start()
+        await field.submit("first", b=0)
+        await field.settled("first")
+        assert field.job("first").places["b"].name == "first-b-2"
+        field.blobs.data.clear()
+        await set_back(field, lambda event: isinstance(event, ev.SubmissionIntended))
+        await field.start()
+        await field.settled("first")
+    job = field.job("first")
+    assert (job.winner, job.places["b"].name, job.places["b"].run) == ("b", "first-b-2", "running")
+
+
 async def test_r20_a_run_that_was_let_go_by_what_is_lost_and_is_deleted_has_ended(field: Field) -> None:
     """As it was: nobody knew whether another attempt might still land and run. Here what lands is held."""
     await field.submit("train", a=0, b=0)

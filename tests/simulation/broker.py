@@ -209,7 +209,7 @@ class Broker:
         self.life += 1
         self._syncing.clear()
         self._ids.clear()
-        self.first, self.stored = backup.first, self.stored[: backup.end]
+        self.first, self.stored = backup.first, [*backup.stored]
         self.last = {one.subject: one.sequence for one in self.stored[self.first - 1 :]}
         self.leases.restore(backup.leases)
         if backup.bucket is not None:

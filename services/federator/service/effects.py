@@ -146,7 +146,7 @@ class Effects:
         if not isinstance(answer, NotSent | Limited):
             self._tried.add(key)
         refused = isinstance(answer, Refused) and answer.of_content
-        if isinstance(answer, Taken) or (refused and place.doubtful):
+        if isinstance(answer, Taken) or (refused and place.may_be_ours):
             return await self._identify(key, backend, answer)
         await self._settle(key, lambda: core.submission_answered(job, place, answer, key in self._tried))
         if not isinstance(answer, Limited | NotSent):

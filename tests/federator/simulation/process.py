@@ -136,7 +136,7 @@ class Process:
             return self.free(key)
         job = self.state.jobs[key[0]]
         place = job.places[key[1]]
-        refused = isinstance(answer, Refused) and answer.of_content and place.doubtful
+        refused = isinstance(answer, Refused) and answer.of_content and place.may_be_ours
         if isinstance(answer, Taken) or refused:
             cluster, name = self.world.clusters[place.account], place.name
             asked = lambda: cluster.describe(name, self.world.now_ms)  # noqa: E731

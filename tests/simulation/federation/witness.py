@@ -191,13 +191,17 @@ class Witness:
         if (owner.job, owner.cluster) in self.given_up or (owner.job in self.lost and told is None):
             return
         if told is None or place is None:
-            if run_of(job) not in self.kept or not is_over(member, run_of(job)):
+            if run_of(job) not in self.kept or not (is_over(member, run_of(job)) or self._was_stopped(job)):
                 raise Violation(f"{name_of(job)} on {member.alias} is of {owner.job}, which is over (7.8, R22)")
             return
         if told.kept != member.alias:
             raise Violation(f"{name_of(job)} is on {member.alias}, and {told.name} is kept on {told.kept!r} (7.8)")
         if run_of(job) != place.uid:
             raise Violation(f"{name_of(job)} on {member.alias} is of {run_of(job)}, and kept is {place.uid} (7.8)")
+
+    def _was_stopped(self, job: Object) -> bool:
+        """By what the log has lost: for the log it has ended."""
+        return self.before > 0 and _phase(job) == STOPPED
 
     def _leaves_nothing(self, member: Member) -> None:
         """Pods and PodGroups of runs that are not there."""
