@@ -167,12 +167,15 @@ class GangJobs(Transport):
     async def resume(self, name: str, said: Mapping[tuple[str, ...], str], annotation: str, value: str) -> None:
         """Let a Job make its pods, and say so, if this stands in it: path → value.
 
-        Raises ApiError of 422 where something else does, NotFound, ApiError.
+        Raises ApiError of 422 where something else does, NotFound, ApiError; that also where it does not say so then.
         """
         tests = [{"op": "test", "path": pointer(path), "value": found} for path, found in said.items()]
         told = {"op": "replace", "path": pointer(("metadata", "annotations", annotation)), "value": value}
         run = {"op": "replace", "path": "/spec/suspend", "value": False}
-        await self._patch(name, [*tests, told, run], JSON_PATCH)
+        job = await self._patch(name, [*tests, told, run], JSON_PATCH)
+        if (now := job.says(annotation)) != value:  # a webhook that admits it may put that back
+            request = f"patch {JOBS.name} {self._namespace}/{name}"
+            raise Unreachable(request, "NotTaken", f"expected {annotation} to be {value!r}: {now!r}", sent=True)
 
     async def delete(self, name: str, uid: str) -> None:
         """A Job and whatever belongs to it, if it is still this one. Raises Conflict where it is another, and where an
@@ -182,9 +185,12 @@ class GangJobs(Transport):
         answer = _served(request, await self.send(request, "DELETE", self._path(JOBS, name), options))
         decoded(_deleted_decoder, request, answer.body)  # what stands between may say yes to anything
 
-    async def _patch(self, name: str, patch: Any, kind: str) -> None:
+    async def _patch(self, name: str, patch: Any, kind: str) -> Job:
+        """As it is behind that."""
         request = f"patch {JOBS.name} {self._namespace}/{name}"
-        _served(request, await self.send(request, "PATCH", self._path(JOBS, name), msgspec.json.encode(patch), kind))
+        body = msgspec.json.encode(patch)
+        answer = _served(request, await self.send(request, "PATCH", self._path(JOBS, name), body, kind))
+        return decoded(_job_decoder, request, answer.body)
 
     # --------------------------------------------------------------------------------------------------------- queries
 

@@ -152,7 +152,7 @@ async def test_what_is_made_is_known_by_its_uid(server: Server, jobs: GangJobs) 
 
 async def test_a_job_is_suspended_if_it_is_still_this_one(server: Server, jobs: GangJobs) -> None:
     """The UID of a patch is its precondition: an API server answers as if it was to be changed."""
-    server.answers = [{}]
+    server.answers = [{"metadata": {}}]
     await jobs.suspend("a", "uid-1", {"example/phase": "ending"})
     metadata = {"uid": "uid-1", "annotations": {"example/phase": "ending"}}
     patch = {"metadata": metadata, "spec": {"suspend": True}}
@@ -160,8 +160,11 @@ async def test_a_job_is_suspended_if_it_is_still_this_one(server: Server, jobs: 
 
 
 async def test_a_job_is_resumed_if_what_was_read_of_it_stands(server: Server, jobs: GangJobs) -> None:
-    server.answers = [{}]
+    said = {"metadata": {"annotations": {"example/phase~1": "released"}}}
+    server.answers = [said, {"metadata": {"annotations": {"example/phase~1": "held"}}}]
     await jobs.resume("a", {("metadata", "uid"): "uid-1"}, "example/phase~1", "released")
+    with pytest.raises(Unreachable, match="expected example/phase~1 to be 'released': 'held'"):
+        await jobs.resume("a", {("metadata", "uid"): "uid-1"}, "example/phase~1", "released")
     assert server.asked[0][3] == [
         {"op": "test", "path": "/metadata/uid", "value": "uid-1"},
         {"op": "replace", "path": "/metadata/annotations/example~1phase~01", "value": "released"},

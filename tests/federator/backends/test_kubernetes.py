@@ -165,6 +165,23 @@ async def test_all_roles_or_none_whichever_request_is_lost(
     assert sorted(jobs(site)) == sorted(JOBS)
 
 
+@pytest.mark.parametrize("nth", range(ROLES))
+async def test_all_roles_or_none_whichever_is_let_go_by_what_stands_between_alone(
+    site: KubernetesSite, backend: Kubernetes, nth: int
+) -> None:
+    """A proxy that says yes to anything. As it was, a role was held for good whose release it had answered
+    (lossy-federated, 713570)."""
+    uid = await submitted(backend)
+    if nth:
+        site.cluster.faults.plan(verb="patch", resource="jobs", times=nth)
+    lost = site.cluster.faults.plan(verb="patch", resource="jobs", status=200)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), InDoubt)
+    assert lost.hits
+    assert jobs(site)[FIRST]["spec"]["suspend"]
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), Accepted)
+    await until(lambda: len(site.pods(NAME)) == 2 * ROLES, "all pods of all roles")
+
+
 @pytest.mark.parametrize("resource", ["podgroups", "jobs"])
 async def test_a_release_meets_a_quota_that_somebody_else_takes_of(
     site: KubernetesSite, backend: Kubernetes, resource: str
