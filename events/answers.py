@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from events.client import parse_header_lines
+from events.client import parse_headers
 from events.log import LogError, Unavailable
 from events.wire import UNDECODABLE
 
@@ -85,7 +85,7 @@ class Message(msgspec.Struct):
 
     @property
     def headers(self) -> dict[str, str]:
-        return parse_header_lines(self.hdrs.decode("utf-8", "replace"))  # the version line has no colon
+        return parse_headers(self.hdrs)
 
 
 class _Error(msgspec.Struct):

@@ -201,7 +201,7 @@ class Consumer:
     def _on_status(self, headers: dict[str, str]) -> None:
         """100: heartbeat. 404, 408 and a 409 about bytes end the pull request; another 409 and 503, the consumer."""
         status = headers.get("Status", "")
-        description = headers.get("Description", "").partition("\n")[0]  # a 503 has none: nats-py takes its headers
+        description = headers.get("Description", "")
         if status == "100":
             self._heard = True
             return

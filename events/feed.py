@@ -14,13 +14,23 @@ disk to the log, and a tail lost in a power failure is published again, at the s
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from events import cloudevents
-from events.answers import EXPECTED_LAST, MESSAGE_ID, STREAM_NOT_FOUND, Refused, StreamState, Unanswered, decoded
+from events.answers import (
+    EXPECTED_LAST,
+    MESSAGE_ID,
+    STREAM_NOT_FOUND,
+    Message,
+    Refused,
+    StreamState,
+    Unanswered,
+    decoded,
+)
 from events.cloudevents import CONTENT_TYPE, FeedMessage
 from events.connection import Connection
 from events.log import LogError
@@ -42,6 +52,8 @@ FORGETS_THE_OLDEST = {
 }
 """How the stream forgets: by age and bytes alone. One that was made otherwise would take nothing when it is full, or lose
 what somebody has read; then it may be empty, and what it had would be published again."""
+
+logger = logging.getLogger("muster.feed")
 
 
 class Interrupted(LogError):
@@ -88,19 +100,27 @@ class Feed:
         return feed
 
     async def position(self) -> FeedMessage | None:
-        """The stream's last message; None when it holds none. What is published next goes behind it.
-
-        Raises LogError.
+        """The last message of a feed; None when the stream holds none. What is published next goes behind all that is
+        there, also what somebody else said. Raises LogError.
         """
-        self.sequence = (await self._info()).state.last_seq  # first: behind what somebody deleted, too
+        state = (await self._info()).state  # first: behind what somebody deleted, too
         message = await patiently(self.connection.last_message, self.stream, f"muster-feed.{self.cluster}.>")
+        self.sequence = state.last_seq if message is None else max(state.last_seq, message.seq)
+        if message is not None and not message.headers.get(MESSAGE_ID):
+            message = await self._last_before(message.seq, state.first_seq)
         self.goes_alone = message is None
         if message is None:
             return None
-        self.sequence = max(self.sequence, message.seq)
-        if found := message.headers.get(MESSAGE_ID):
-            return FeedMessage(id=found, subject=message.subject, body=message.data)
-        raise LogError(f"{self.stream}: message {message.seq} has no {MESSAGE_ID}: somebody else publishes here")
+        return FeedMessage(id=message.headers[MESSAGE_ID], subject=message.subject, body=message.data)
+
+    async def _last_before(self, sequence: int, first: int) -> Message | None:
+        """The last message of a feed before this one, which is somebody else's. Raises LogError."""
+        for place in range(sequence - 1, first - 1, -1):
+            message = await patiently(self.connection.message_at, self.stream, place)
+            if message is not None and message.headers.get(MESSAGE_ID):
+                logger.warning("%s: from %d on somebody else publishes here", self.stream, place + 1)
+                return message
+        return None
 
     async def publish(self, messages: Sequence[FeedMessage]) -> None:
         """Publishes behind what `position` found and what was published since. Raises Interrupted, Denied."""

@@ -241,10 +241,10 @@ class Lease:
 
     async def _keep(self) -> bool:
         """It may be ours after all: the answer to an earlier renewal was lost; or the server forgot it meanwhile, and
-        nobody else has claimed it. It is renewed at once: of a life without an answer little may be left. If somebody
-        claims it right now, the next renewal tells."""
+        nobody else has claimed it, or said what is none. It is renewed at once: of a life without an answer little may be
+        left. If somebody claims it right now, the next renewal tells."""
         last = await self._last()
-        if last is not None and last.held != self._held:
+        if last is not None and last.held not in (self._held, _NO_LEASE):
             self.why = f"{last.held.holder or 'nobody'} holds it"
             return False
         await self._publish(self._held, 0 if last is None else last.sequence, self.ttl_s)
@@ -357,10 +357,11 @@ def _read(data: bytes) -> Held:
     try:
         return _decode_held(data)
     except UNDECODABLE:
-        return _NOBODY  # not a lease: whoever is next replaces it
+        return _NO_LEASE
 
 
-_NOBODY = Held("", "")
+_NOBODY, _NO_LEASE = Held("", ""), Held("", "?")
+"""What is no lease takes none away: who holds it renews it, and else it is as a dead one's word."""
 _NEVER = (1 << 63) - 1
 """The sequence of no message."""
 _decode_held = msgspec.json.Decoder(Held).decode

@@ -106,18 +106,25 @@ class Bucket:
             raise
 
     async def find(self, name: str) -> Object | None:
+        """What somebody else said there is passed over."""
         try:
             message = await patiently(self._connection.last_message, self._stream, self._meta(name))
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
                 raise
             return None
-        return None if message is None else _object(message.data)
+        if message is None:
+            return None
+        found = _meta(message.data)
+        if found is None:
+            async for before in self._messages(self._meta(name)):
+                found = _meta(before.data) or found
+        return None if found is None or found.deleted else found
 
     async def listed(self) -> list[Object]:
         """Those that are there, in the order in which they were put."""
-        found = [_object(message.data) async for message in self._messages(self._meta())]
-        return [one for one in found if one is not None]
+        found = [_meta(message.data) async for message in self._messages(self._meta())]
+        return [one for one in found if one is not None and not one.deleted]
 
     async def names(self) -> list[str]:
         """Of those that are there, or that another client has marked as deleted: by one question, however many they are;
@@ -283,13 +290,12 @@ def _named(subject: str) -> str | None:
         return None
 
 
-def _object(meta: bytes) -> Object | None:
-    """None for what is no meta message, or was deleted."""
+def _meta(data: bytes) -> Object | None:
+    """None for what is no meta message."""
     try:
-        found = _decode_object(meta)
+        return _decode_object(data)
     except UNDECODABLE:
         return None
-    return None if found.deleted else found
 
 
 def _name(kept: Kept) -> str:

@@ -43,7 +43,7 @@ from services.state import snapshot
 from services.state.fold import State
 from services.state.form import Damaged, UnknownCommit, UnknownVersion, at_once
 from tests.events.writing import HEADER
-from tests.fuzz import answers, federation, requests, seeds
+from tests.fuzz import answers, delivery, federation, requests, seeds
 from tests.fuzz.generate import encoded
 from tests.manifests import load_yaml
 
@@ -220,7 +220,7 @@ def digits(text: str) -> bool:
 
 def headers(data: bytes) -> None:
     """NATS headers are names and values without anything of a line's end; none has to be there."""
-    found = client.parse_header_lines(data.decode("utf-8", "replace"))
+    found = client.parse_headers(data)
     assert all("\r\n" not in name + value for name, value in found.items())
     message = Message("muster.c.binder", 7, data, b"[]")
     assert message.headers == found
@@ -235,7 +235,7 @@ def held(data: bytes) -> None:
 
 def meta(data: bytes) -> None:
     """A snapshot in the bucket, or none of ours."""
-    found = object_store._object(data)
+    found = object_store._meta(data)
     if found is not None:
         object_store._kept(found)
 
@@ -406,6 +406,7 @@ TARGETS: dict[str, Target] = {
     "OpenPAI's request": Target(requests.openpai_asked, requests.openpai_asks),
     "quantity": Target(quantity, seeds.texts),
     "headers": Target(headers, lambda: [b"NATS/1.0 100 Idle Heartbeat\r\nMuster-Commit: {}\r\nNats-Msg-Id: a\r\n\r\n"]),
+    "delivery": Target(delivery.check, delivery.seeds),
     "lease": Target(held, lambda: [msgspec.json.encode(lease.Held("host", "claim"))]),
     "meta": Target(meta, seeds.metas),
     "feed message": Target(feed_message, seeds.feed_messages),
