@@ -31,7 +31,9 @@ COMMIT = "Muster-Commit"
 TRACE = "traceparent"
 
 PULL_MESSAGES = 1024
-PULL_BYTES = 16 * 1024 * 1024
+PULL_BYTES, WORDS_BYTES = 16 * 1024 * 1024, 64 * 1024
+"""The bytes of a pull request, and what a message's subject and reply take of that, at most. One that brings less than
+the next message is never answered: it is as many as a server's `max_payload` where that is more."""
 AHEAD_BYTES = 1 << 19
 """About what a pull request brings, by the commits that came last. Whatever else is said on the connection, as that a
 lease was renewed, comes behind what two of them bring."""
@@ -171,10 +173,11 @@ class Consumer:
 
     async def _top_up(self) -> None:
         batch = min(PULL_MESSAGES, max(1, AHEAD_BYTES // max(1, self._commit_bytes)))
+        most = max(PULL_BYTES, self._connection.client.max_payload + WORDS_BYTES)
         while self._requested <= batch:
             self._requested += batch
             try:
-                await self._connection.client.publish(self._pulls, _pull_request(batch), reply=self._inbox)
+                await self._connection.client.publish(self._pulls, _pull_request(batch, most), reply=self._inbox)
             except nats.errors.Error as error:
                 raise Unanswered(f"{self._stream}: {error}") from error
 
@@ -216,11 +219,11 @@ class Consumer:
 _PENDING = re.compile("[0-9]{1,10}")
 
 
-def _pull_request(batch: int) -> bytes:
+def _pull_request(batch: int, most_bytes: int) -> bytes:
     return msgspec.json.encode(
         {
             "batch": batch,
-            "max_bytes": PULL_BYTES,
+            "max_bytes": most_bytes,
             "expires": PULL_EXPIRES_S * 1_000_000_000,
             "idle_heartbeat": HEARTBEAT_S * 1_000_000_000,
         }

@@ -16,9 +16,10 @@ whoever connects again looks first whether the last commit that it knows still s
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from events import envelope, subjects
 from events.answers import (
@@ -39,10 +40,12 @@ from events.answers import (
 from events.connection import Connection
 from events.consumer import COMMIT, TRACE, Consumer, Gap, stored
 from events.envelope import Header, Stored
+from events.known import KNOWN, Known
 from events.log import Bounds, Conflict, LogError, Purged, TooLarge, Unavailable, check_place, check_purge, check_size
 from events.object_store import ObjectStore
 from events.patience import patiently
 
+_logger = logging.getLogger(__name__)
 T = TypeVar("T")
 DEDUPLICATION_S = 120
 GAP_ATTEMPTS = 3
@@ -64,34 +67,16 @@ def _windows(commits: list[Stored]) -> Iterator[list[Stored]]:
         yield window
 
 
-KNOWN = 3
-"""Who is in doubt whether its commit is there sends it again: the same may stand behind other commits than before. It is
-one of each writer at most."""
-
-
-class _Known(NamedTuple):
-    """A commit, without its payload: its id is a digest of that."""
-
-    sequence: int
-    subject: str
-    message_id: str
-    header: str
-
-    @classmethod
-    def of(cls, sequence: int, subject: str, headers: dict[str, str]) -> _Known:
-        return cls(sequence, subject, headers.get(MESSAGE_ID, ""), headers.get(COMMIT, ""))
-
-    @classmethod
-    def read(cls, commit: Stored) -> _Known:
-        return cls(commit.sequence, commit.subject, commit.message_id, commit.header.decode())
-
-
 class _Stale(Unanswered):
     """The stream is said to end before what this client has seen of it, or to have something else there.
 
     A server that led the stream and was stopped meanwhile says what it knew, until it hears of its successor. Whoever
     believed it would start from an old state, or take the log for damaged.
     """
+
+
+class _SameId(LogError):
+    """Of an archive: what was purged in between may have been said again, as a policy that is set as it was."""
 
 
 class JetStreamLog:
@@ -108,7 +93,7 @@ class JetStreamLog:
         self.snapshots = ObjectStore(connection, cluster, replicas)
         self._seen = 0
         """The last sequence that is known here to be there: it was acknowledged, or read."""
-        self._known: list[_Known] = []
+        self._known: list[Known] = []
         """The last `KNOWN` commits that were acknowledged here, read, or looked for."""
         self._found_behind = connection.breaks
         """Behind so many breaks of the connection it was found to be there."""
@@ -225,14 +210,15 @@ class JetStreamLog:
         for window in _windows(commits):
             try:
                 await self._import_all(window)
-            except (Unanswered, NotLast):
-                await patiently(self._import_rest, window)
+            except (Unanswered, NotLast, _SameId) as error:
+                await self._import_more(window, error)
 
     # ------------------------------------------------------------------------------------------------------- appending
 
-    async def _publish(self, subject: str, headers: dict[str, str], payload: bytes) -> int:
+    async def _publish(self, subject: str, headers: dict[str, str], payload: bytes, *, at: int = 0) -> int:
         """Raises _Stale, Unanswered too where there is no connection: what nats-py kept for the next one would be in the
-        log before anybody had looked which log it is."""
+        log before anybody had looked which log it is. `at`: where it belongs, if it was written before; raises _SameId,
+        LogError where it does not come to stand there."""
         await self._find_known()
         if not self.connection.client.is_connected:
             raise Unanswered(f"{subject}: not connected to {self.connection.url}")
@@ -242,14 +228,18 @@ class JetStreamLog:
             if refused.number == MESSAGE_TOO_LARGE:
                 raise TooLarge(f"{subject}: {len(payload)} bytes; the stream's max_msg_size is less") from refused
             raise
-        self._knows(_Known.of(sequence, subject, headers))
+        if 0 < sequence < at:
+            raise _SameId(f"commit {at} has the message id of commit {sequence}, for which the server takes it")
+        if at and sequence != at:
+            raise LogError(f"{self.stream}: commit {at} became {sequence}: the log is not a continuation")
+        self._knows(Known.of(sequence, subject, headers))
         return sequence
 
     async def _settle(self, subject: str, headers: dict[str, str], payload: bytes, expected: int) -> int:
         """The answer was lost, or says that ours is not next: who wrote last tells whether it was ourselves."""
         last = await self._last_now(subject)
         if last is not None and last.message_id == headers[MESSAGE_ID]:
-            self._knows(_Known.read(last))
+            self._knows(Known.read(last))
             return last.sequence
         found = 0 if last is None else last.sequence
         if 0 < found < expected <= self._seen:
@@ -272,11 +262,21 @@ class JetStreamLog:
     async def _at_now(self, sequence: int) -> Stored | None:
         message = await self.connection.message_at(self.stream, sequence, self.domain)
         if message is not None:
-            self._knows(_Known.of(sequence, message.subject, message.headers))
+            self._knows(Known.of(sequence, message.subject, message.headers))
             return stored(message.seq, message.subject, message.headers, message.data)
         if sequence <= self._seen and (await self._state_now()).first_seq <= sequence:
             raise _Stale(f"{self.stream} has no commit {sequence}, which was there")
         return None
+
+    async def _import_more(self, commits: list[Stored], error: LogError) -> None:
+        while True:
+            if isinstance(error, _SameId):
+                _logger.warning("%s: %s; it forgets that after %d s", self.stream, error, DEDUPLICATION_S)
+                await asyncio.sleep(DEDUPLICATION_S)
+            try:
+                return await patiently(self._import_rest, commits)
+            except _SameId as another:
+                error = another
 
     async def _import_all(self, commits: list[Stored]) -> None:
         """Raises what was said of the first that failed."""
@@ -303,9 +303,7 @@ class JetStreamLog:
         headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
         present = {name: value for name, value in headers.items() if value}
         present[EXPECTED_LAST] = str(commit.sequence - 1)
-        sequence = await self._publish(commit.subject, present, commit.payload)
-        if sequence != commit.sequence:
-            raise LogError(f"{self.stream}: commit {commit.sequence} became {sequence}: the log is not a continuation")
+        await self._publish(commit.subject, present, commit.payload, at=commit.sequence)
 
     # ---------------------------------------------------------------------------------------------------------- stream
 
@@ -364,7 +362,7 @@ class JetStreamLog:
         self._seen = max(self._seen, told.state.last_seq)
         return told
 
-    def _knows(self, commit: _Known) -> None:
+    def _knows(self, commit: Known) -> None:
         """It is there. One of nobody's is known as such: another log may have somebody's there."""
         self._seen = max(self._seen, commit.sequence)
         if not self._known or self._known[-1].sequence < commit.sequence:
@@ -389,10 +387,10 @@ class JetStreamLog:
             for known in before:
                 await self._stands(known)
 
-    async def _stands(self, known: _Known) -> bool:
+    async def _stands(self, known: Known) -> bool:
         """Whether anything does in its place. Raises _Stale for another, and what `ask` raises."""
         message = await self.connection.message_at(self.stream, known.sequence)
-        if message is not None and _Known.of(message.seq, message.subject, message.headers) != known:
+        if message is not None and Known.of(message.seq, message.subject, message.headers) != known:
             raise _Stale(self._is_another(known))
         return message is not None
 
@@ -409,13 +407,13 @@ class JetStreamLog:
 
     def _is_known(self, commit: Stored) -> None:
         """It comes a second time, or is the last that was there before anything was read. Raises LogError."""
-        found = _Known.read(commit)
+        found = Known.read(commit)
         for known in self._known:
             if known.sequence == found.sequence and known != found:
                 raise LogError(self._is_another(known))
         self._knows(found)
 
-    def _is_another(self, known: _Known) -> str:
+    def _is_another(self, known: Known) -> str:
         lost = "is another than was there: the log has lost what it acknowledged"
         return f"{self.stream}: commit {known.sequence} {lost}"
 
@@ -455,7 +453,7 @@ class JetStreamLog:
                             raise Purged(f"{self.stream}: what follows {place}, up to {stop}, was purged meanwhile")
                     place, gaps = batch[-1].sequence, 0
                     for commit in batch[-KNOWN:]:
-                        self._knows(_Known.read(commit))
+                        self._knows(Known.read(commit))
                     yield batch
             except Gap as gap:
                 gaps += 1

@@ -37,7 +37,7 @@ async def test_also_where_it_says_already_what_is_due_now(kept: bool, monkeypatc
     world.pod("waits", cpu=200)
     world.settle()
     monkeypatch.setattr(time, "time_ns", lambda: 1_767_225_617_000_000_000)
-    before = ApiServer("1")
+    before = ApiServer(world.state.pods["waits"].resource_version)
     writer, outcomes = behind(world, before)
     writer.conditions.doubt("waits")
     writer.conditions.note(["waits"])

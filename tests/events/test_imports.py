@@ -17,9 +17,9 @@ async def test_an_import_goes_on_where_answers_are_lost(log: JetStreamLog, monke
     lost = {5: "before", 70: "behind", 131: "before", 132: "behind", 300: "behind"}
     publish = log._publish
 
-    async def losing(subject: str, headers: dict[str, str], payload: bytes, *_: float) -> int:
+    async def losing(subject: str, headers: dict[str, str], payload: bytes, **at: int) -> int:
         how = lost.pop(int(headers["Nats-Expected-Last-Sequence"]) + 1, "")
-        sequence = 0 if how == "before" else await publish(subject, headers, payload)
+        sequence = 0 if how == "before" else await publish(subject, headers, payload, **at)
         if how:
             raise Unanswered("no answer")
         return sequence
@@ -33,11 +33,11 @@ async def test_an_import_goes_on_where_answers_are_lost(log: JetStreamLog, monke
 async def test_an_import_ends_where_somebody_else_writes(log: JetStreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = log._publish
 
-    async def overtaken(subject: str, headers: dict[str, str], payload: bytes, *_: float) -> int:
+    async def overtaken(subject: str, headers: dict[str, str], payload: bytes, **at: int) -> int:
         if headers["Nats-Msg-Id"] == "id-3":
             monkeypatch.undo()
             await fill(log, "planner.0", 1)
-        return await publish(subject, headers, payload)
+        return await publish(subject, headers, payload, **at)
 
     monkeypatch.setattr(log, "_publish", overtaken)
     with pytest.raises(LogError, match="commit 3 is somebody else's: the log is not a continuation"):

@@ -77,7 +77,7 @@ async def test_a_consumer_that_has_nothing_to_send_says_so_and_is_kept(
     log: JetStreamLog, opened: list[Consumer], statuses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     often = {"batch": PULL_MESSAGES, "expires": 60_000_000_000, "idle_heartbeat": 100_000_000}
-    monkeypatch.setattr("events.consumer._pull_request", lambda _: msgspec.json.encode(often))
+    monkeypatch.setattr("events.consumer._pull_request", lambda *_: msgspec.json.encode(often))
     async with aclosing(log.follow()) as batches:
         waiting = asyncio.ensure_future(anext(batches))
         await until(lambda: len(statuses) >= 4)
@@ -194,7 +194,7 @@ async def test_pull_requests_that_expire_are_renewed(
     log: JetStreamLog, opened: list[Consumer], statuses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = msgspec.json.encode({"batch": PULL_MESSAGES, "expires": 20_000_000})
-    monkeypatch.setattr("events.consumer._pull_request", lambda _: short)
+    monkeypatch.setattr("events.consumer._pull_request", lambda *_: short)
     async with aclosing(log.follow()) as batches:
         waiting = asyncio.ensure_future(anext(batches))
         await until(lambda: len(statuses) >= 6)
@@ -249,7 +249,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages each pull request asks for."""
     counts: list[int] = []
     request = consumer._pull_request
-    monkeypatch.setattr(consumer, "_pull_request", lambda count: (counts.append(count), request(count))[1])
+    monkeypatch.setattr(consumer, "_pull_request", lambda count, most: (counts.append(count), request(count, most))[1])
     return counts
 
 

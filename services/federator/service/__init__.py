@@ -28,6 +28,7 @@ from services.federator.service.handlers import handlers
 from services.federator.service.polling import Polling
 from services.federator.state import State
 from services.snapshots import SnapshotKeeper, Taking
+from services.writer import SteppedDown
 
 logger = logging.getLogger("muster.federator")
 
@@ -133,7 +134,7 @@ class Federator:
 
         try:
             await self.decider.say(said, "request")
-        except mcc.InvalidJob:
+        except (mcc.InvalidJob, SteppedDown):  # the log does not have it, and never will
             await self.bodies.forget(digest)
             raise
         return core.uid_of(self.state, drawn)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 import events as ev
 from events import Event
 from events.envelope import header_of
-from events.log import EventLog
+from events.log import EventLog, LogError, TooLarge
 from services.federator import core, observing
 from services.federator.snapshot import FORM
 from services.federator.state import WRITER, State, check_versions
 from services.start import fold, in_slices, state_at
-from services.writer import Writer
+from services.writer import SteppedDown, Writer
 
 
 class Decider:
@@ -35,6 +35,7 @@ class Decider:
         self._saying = asyncio.Lock()
         self._stirred = asyncio.Event()
         self._reports: list[Event] = []
+        self._failure: LogError | SteppedDown | None = None
 
     async def take(self, holder: str) -> None:
         """Take the subject, unless a later version has it or the log cannot be read, and fold everything up to that.
@@ -48,8 +49,11 @@ class Decider:
         self.state, self.tail_bytes, self.active = started.state, started.tail_bytes + tail.bytes, True
 
     async def run(self) -> None:
-        """For ever: what the core says, whenever something changed."""
+        """For ever: what the core says, whenever something changed. Raises SteppedDown, LogError: whatever of that somebody
+        else was told, whose request it was: what is in the log may be another than the state by then."""
         while True:
+            if self._failure is not None:
+                raise self._failure
             while await self.say(lambda: core.decide(self.state), "decide"):
                 pass
             while self._reports:
@@ -71,7 +75,13 @@ class Decider:
             if not said:
                 return False
             for commit in [said] if cause == "decide" else observing.commits(said):
-                sequence = await self.writer.append(commit, basis=self.state.sequence, cause=cause)
+                try:
+                    sequence = await self.writer.append(commit, basis=self.state.sequence, cause=cause)
+                except (LogError, SteppedDown) as error:
+                    if not isinstance(error, TooLarge):
+                        self._failure = error
+                        self._stirred.set()
+                    raise
                 await in_slices(self.state.apply_in_slices(sequence, commit))
                 if (own := self.writer.stored) is not None:
                     self.tail_bytes += len(own.header) + len(own.payload)

@@ -1,0 +1,198 @@
+"""What NATS takes from whoever may publish, or has a server answer to a subject of theirs, costs nothing but itself."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from events import jetstream, lease, object_store
+from events.cloudevents import FeedMessage
+from events.feed import Feed
+from events.homes import copy
+from events.jetstream import JetStreamLog
+from events.lease import Lease
+from events.server import EmbeddedServer
+from events.snapshots import Kept
+from events.sqlite import SqliteLog
+from tests.events.test_homes import stored
+from tests.events.writing import append, collect, sequences
+from tests.nats_server import connected
+from tests.waiting import answered as waited_for
+from tests.waiting import until
+
+HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+
+
+ODD = [
+    (b"nobody", b"ABCD"),
+    (b"nobody", b"\0"),
+    (b"nobody", b"NATS/1.0 503 \xff\r\n\r\n"),
+    (b"nobody", b"NATS/1.0\r\nMuster-Commit: \xff\r\nNats-Msg-Id: a\0b\r\n\r\n"),
+    (b"nobody", b"Muster-Commit: a\r\nNats-Msg-Id: b\r\n\r\n"),
+    (b"\xff", b""),
+    (b"a\xe2\x82A\xf0\x80\x80b", b""),
+    (b"a\x0bb", b""),
+    (b"a\x0cb", b"NATS/1.0\r\na: b\r\n\r\n"),
+    (b"a\xc2\xa0b\x1c\x85", b""),
+]
+"""(last word of a subject, block of headers)"""
+
+
+async def sent(server: EmbeddedServer, *frames: bytes) -> None:
+    """By a client that checks nothing."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HELLO + b"".join(frames) + b"PING\r\n")
+    said = b""
+    while b"PONG\r\n" not in said:
+        said += await reader.read(1 << 16)
+    assert b"-ERR" not in said
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+def published(subject: bytes, headers: bytes = b"") -> bytes:
+    if headers:
+        return b"HPUB %b %d %d\r\n%bx\r\n" % (subject, len(headers), len(headers) + 1, headers)
+    return b"PUB %b 1\r\nx\r\n" % subject
+
+
+def answered(stream: str, subject: bytes) -> bytes:
+    """JetStream's answer to whom may ask for no more than how a stream is."""
+    return b"PUB $JS.API.STREAM.INFO.%b %b 0\r\n\r\n" % (stream.encode(), subject)
+
+
+@pytest.mark.parametrize(("word", "headers"), ODD)
+async def test_whatever_stands_in_a_log_is_read_and_so_is_what_comes_behind_it(
+    server: EmbeddedServer, log: JetStreamLog, cluster: str, word: bytes, headers: bytes
+) -> None:
+    """As it was: nats-py failed at it, and every reader began again there, for ever; none could start."""
+    await append(log, "binder", 1, 0)
+    await sent(server, published(b"muster.%b.%b" % (cluster.encode(), word), headers))
+    await append(log, "binder", 2, 1)
+    commits = await collect(log.read())
+    assert sequences(commits) == [1, 2, 3]
+    assert [await log.at(sequence) for sequence in (1, 2, 3)] == commits, "else it is taken for another log"
+    other = await JetStreamLog.open(server.url, cluster)
+    follower = other.follow(0)
+    assert sequences(await anext(follower)) == [1, 2, 3]
+    await follower.aclose()
+    await other.close()
+
+
+async def test_whatever_stands_in_a_log_is_in_its_archive_and_in_what_is_made_of_that(
+    server: EmbeddedServer, own_server: EmbeddedServer, log: JetStreamLog, cluster: str, tmp_path: Path
+) -> None:
+    await sent(server, *(published(b"muster.%b.%b" % (cluster.encode(), word), headers) for word, headers in ODD))
+    file = SqliteLog(tmp_path / "log.db", cluster, create=True)
+    assert await copy(log, file) == len(ODD)
+    other = await JetStreamLog.open(own_server.url, cluster)
+    assert await copy(file, other) == len(ODD)
+    assert await collect(other.read()) == await collect(file.read()) == await collect(log.read())
+    await other.close()
+
+
+async def test_an_answer_onto_a_subject_that_is_no_text_is_read(
+    server: EmbeddedServer, log: JetStreamLog, cluster: str
+) -> None:
+    await sent(server, answered(log.stream, b"muster.%b.\xff" % cluster.encode()))
+    await waited_for(log.end, "the answer to be in the log")
+    assert [commit.subject for commit in await collect(log.read())] == [f"muster.{cluster}.\ufffd"]
+
+
+async def test_what_asks_to_be_answered_on_no_text_ends_no_connection(server: EmbeddedServer, cluster: str) -> None:
+    async with connected(server.url) as connection:
+        came = asyncio.Queue[str]()
+
+        async def hear(said: object) -> None:
+            came.put_nowait(getattr(said, "reply", ""))
+
+        before = connection.generation
+        await connection.client.subscribe(f"{cluster}.asked", cb=hear)
+        await connection.client.flush()
+        await sent(server, *(b"PUB %b.asked %b 1\r\nx\r\n" % (cluster.encode(), reply) for reply in (b"\xff", b"b")))
+        assert [await came.get() for _ in range(2)] == ["\ufffd", "b"]
+        assert connection.generation == before
+
+
+async def test_a_message_of_more_than_a_pull_request_is_read(tmp_path: Path, cluster: str) -> None:
+    """As it was: it was asked for without end, wherever a server takes larger ones than ours does."""
+    with EmbeddedServer(tmp_path, extra="max_payload: 33554432") as server:
+        log = await JetStreamLog.open(server.url, cluster)
+        await append(log, "binder", 1, 0)
+        large = b"x" * (17 * 1024 * 1024)
+        await log.connection.client.publish(f"muster.{cluster}.nobody", large)
+        await append(log, "binder", 2, 1)
+        assert [len(commit.payload) for commit in await collect(log.read())][1] == len(large)
+        await log.close()
+
+
+async def test_one_message_id_twice_in_an_archive_is_waited_for(
+    server: EmbeddedServer, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A policy that is set as it was, once all that its admin had said before was purged. As it was: the server took the
+    second for the first, and the import ended."""
+    monkeypatch.setattr(jetstream, "DEDUPLICATION_S", 1)
+    again = await JetStreamLog.open(server.url, f"{log.cluster}-again")
+    commits = [stored(sequence, again.cluster) for sequence in range(1, 200)]
+    for place, of in ((3, 2), (120, 90), (121, 3), (198, 1)):
+        commits[place] = msgspec.structs.replace(commits[place], message_id=commits[of].message_id)
+    await again.append_stored(commits)
+    assert await collect(again.read()) == commits
+    assert "it forgets that after 1 s" in caplog.text
+    await again.close()
+
+
+async def test_a_snapshot_is_found_behind_what_somebody_else_said(server: EmbeddedServer, log: JetStreamLog) -> None:
+    """As it was: it was listed, and gone when it was to be read; a purged log could not be started from."""
+    kept = Kept(sequence=7, digest="d", state=1, bytes=3)
+    await log.snapshots.put(kept, b"abc")
+    name = base64.urlsafe_b64encode(f"{7:020}".encode())
+    subject = b"$O.%b.M.%b" % (object_store.bucket(log.cluster).encode(), name)
+    await sent(server, answered(log.stream, subject), answered(log.stream, subject))
+    assert [one.sequence for one in await log.snapshots.listed()] == [7]
+    assert await log.snapshots.get(kept) == b"abc"
+    await log.snapshots.delete(kept)
+    assert await log.snapshots.listed() == []
+    await sent(server, answered(log.stream, subject))
+    assert await log.snapshots.listed() == []
+
+
+async def test_a_feed_goes_on_behind_what_somebody_else_said(
+    server: EmbeddedServer, log: JetStreamLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was: it ended with that, and so did each that was started."""
+
+    def message(number: int) -> FeedMessage:
+        return FeedMessage(id=f"{number}.0", subject=f"muster-feed.{log.cluster}.PodBound.a.b", body=b"{}")
+
+    feed = await Feed.open(server.url, log.cluster)
+    said = answered(feed.stream, b"muster-feed.%b.X" % log.cluster.encode())
+    assert await feed.position() is None
+    await sent(server, said)
+    assert await feed.position() is None
+    await feed.publish([message(number) for number in (1, 2)])
+    await sent(server, said, said)
+    last = await feed.position()
+    assert (last and last.id, feed.sequence) == (message(2).id, 5)
+    assert "from 4 on somebody else publishes here" in caplog.text
+    await feed.publish([message(3)])
+    assert feed.sequence == 6
+    await feed.close()
+
+
+async def test_a_lease_is_kept_whatever_is_said_that_is_none(server: EmbeddedServer, cluster: str) -> None:
+    """As it was: whoever held it stepped down."""
+    async with connected(server.url) as connection, Lease(connection, cluster, "binder", "me", 1) as held:
+        subject = lease.subject(cluster, "binder").encode()
+        for _ in range(3):
+            before = held._sequence
+            await sent(server, answered(lease.stream(cluster), subject))
+            await until(lambda: held.lost.is_set() or held._sequence > before + 1, "two more renewals")  # noqa: B023
+        assert not held.lost.is_set()
+        assert await lease.holder_of(connection, cluster, "binder") == "me"
