@@ -16,6 +16,7 @@ and whoever still expects the commit that is gone is refused (`events.log`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import aclosing, suppress
 from itertools import zip_longest
@@ -40,6 +41,7 @@ from services.state.form import SNAPSHOTS_KEPT, Folded, Form, UnknownCommit
 
 logger = logging.getLogger("muster.retention")
 DAY_NS = 86_400_000_000_000
+LOOKS_AGAIN_S = 1.0
 
 
 class Retained(msgspec.Struct, kw_only=True):
@@ -116,13 +118,15 @@ async def _purge(log: EventLog, place: int, form: Form[Any]) -> None:
 
     It is put first, so that a crash in between leaves nothing that cannot be folded; and once more if it is not there
     then: there was no room before, or who took a snapshot meanwhile dropped this one, for which there was no need yet.
+    What he had asked for by then may be done a moment later.
     """
     taken = await _snapshot_of(log, place, form)
     if taken is not None:
         with suppress(LogError):
             await put(log, *taken, form)
     await log.purge(place + 1)
-    if taken is not None:
+    for after_s in (0.0, LOOKS_AGAIN_S) if taken is not None else ():
+        await asyncio.sleep(after_s)
         try:
             if taken[0] not in await log.snapshots.listed():
                 await put(log, *taken, form)

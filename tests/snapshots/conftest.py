@@ -6,6 +6,7 @@ import pytest
 
 from events.envelope import Stored
 from events.log import EventLog
+from services.console import retention
 from tests.homes import each_home
 from tests.nats_server import cluster, own_server, server
 from tests.walk.walk import Walk
@@ -19,6 +20,11 @@ COMMITS = 250
 @pytest.fixture
 def log(each_home: EventLog) -> EventLog:
     return each_home
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "LOOKS_AGAIN_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,36 @@ from services.start import beginning, is_of_another, state_at
 from services.state import snapshot
 from tests.snapshots.writing import NOW_NS, tell_snapshot, write
 from tests.world import World
+
+
+async def test_what_was_to_be_dropped_before_the_purge_and_is_dropped_behind_it_is_put_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the binder's child, which had looked where the log begins a moment too early."""
+    world = World()
+    world.node("n0", cpu=64)
+    for number in range(2 * KEPT):
+        world.gang(f"gang-{number}", 3, 3)
+        world.settle()
+        await tell_snapshot_of(world)
+    place = (await state_at(world.log)).state.sequence // 2
+
+    async def until_there(*_: object) -> retention._Bound:
+        return retention._Bound(place, "what follows is younger")
+
+    async def drop(_: float) -> None:
+        for kept in await world.log.snapshots.listed():
+            if kept.sequence == place and (await world.log.bounds()).first == place + 1:
+                await world.log.snapshots.delete(kept)
+                dropped.append(kept)
+
+    dropped: list[Kept] = []
+    monkeypatch.setattr(retention, "_by_age", until_there)
+    monkeypatch.setattr(retention, "asyncio", SimpleNamespace(sleep=lambda s: drop(s) if s else asyncio.sleep(0)))
+    monkeypatch.setattr(retention, "LOOKS_AGAIN_S", 1.0)
+    await retain(world.log, None, days=1, now_ns=NOW_NS)
+    assert dropped
+    assert (await verify(world.log)).start == place
 
 
 async def test_archives_and_what_is_left_are_one_history(tmp_path: Path) -> None:
