@@ -125,7 +125,9 @@ async def _purge(log: EventLog, place: int, form: Form[Any]) -> None:
         with suppress(LogError):
             await put(log, *taken, form)
     await log.purge(place + 1)
-    for after_s in (0.0, LOOKS_AGAIN_S) if taken is not None else ():
+    if taken is None:
+        return
+    for after_s in (0.0, LOOKS_AGAIN_S):
         await asyncio.sleep(after_s)
         try:
             if taken[0] not in await log.snapshots.listed():

@@ -49,8 +49,8 @@ class Decider:
         self.state, self.tail_bytes, self.active = started.state, started.tail_bytes + tail.bytes, True
 
     async def run(self) -> None:
-        """For ever: what the core says, whenever something changed. Raises SteppedDown, LogError: whatever of that somebody
-        else was told, whose request it was: what is in the log may be another than the state by then."""
+        """For ever: what the core says, whenever something changed. Raises SteppedDown, LogError, also where it was a
+        request that met them: what is in the log may be another than the state by then."""
         while True:
             if self._failure is not None:
                 raise self._failure
