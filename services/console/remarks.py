@@ -46,8 +46,8 @@ class Remarks(NamedTuple):
     unread: dict[str, int]
     """Kinds that are not read, and how many of each."""
     warnings: list[str]
-    """What is read, and looks misspelt, is a gang's and not heeded, is suspended, is refused by a cluster, takes no node
-    or has no effect here."""
+    """What is read, and looks misspelt, is a gang's and not heeded, is suspended, is served by nobody, is refused by a
+    cluster, takes no node or has no effect here."""
 
 
 def remarks(objects: Sequence[dict[str, Any]]) -> Remarks:
@@ -70,6 +70,25 @@ def _suspended(objects: Iterable[dict[str, Any]]) -> list[str]:
     """One sentence for each workload of which no pods are made before somebody resumes it."""
     stopped = ((obj, _stopped(obj)) for obj in objects)
     return [f"{named(obj)}: it is {how}: no pods are made of it before it is resumed" for obj, how in stopped if how]
+
+
+def can_be_given(scheduler_name: str) -> bool:
+    """Whether a service can serve it (`MUSTER_SCHEDULER_NAMES`): there, commas are between names, and spaces around them.
+    An API server takes any text."""
+    return "," not in scheduler_name and scheduler_name == scheduler_name.strip()
+
+
+def _unserved(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """One sentence for each schedulerName that no service can be given."""
+    found = []
+    for obj in objects:
+        pod = obj["spec"]["template"]["spec"] if is_workload(obj) else obj.get("spec") if obj["kind"] == "Pod" else None
+        name = str((pod or {}).get("schedulerName") or "")
+        if not can_be_given(name):
+            found.append(
+                f"{named(obj)}: schedulerName {name!r}: no service serves it: expected no comma, nor spaces around"
+            )
+    return found
 
 
 def _unlimited(objects: Iterable[dict[str, Any]]) -> list[str]:
@@ -104,7 +123,7 @@ def _for_no_node(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{named(obj)}: {why}" for obj in sets if nodes and not any(takes(obj, node) for node in nodes)]
 
 
-WARNINGS = (misspelt, unread_gangs, unsimulated, _suspended, _unlimited, _unheeded, _for_no_node)
+WARNINGS = (misspelt, unread_gangs, unsimulated, _suspended, _unserved, _unlimited, _unheeded, _for_no_node)
 """Each looks through the objects, and says a sentence for what it finds."""
 
 

@@ -66,7 +66,7 @@ def counted(amount_nano: int, resource: str) -> int:
     """
     unit = NANO // 1_000 if resource == "cpu" else NANO
     count = -(-amount_nano // unit)
-    if not 0 <= count <= MAX_QUANTITY:
+    if amount_nano < 0 or count > MAX_QUANTITY:
         raise BadQuantity(count, f"from 0 to {MAX_QUANTITY}" + (" thousandths" if resource == "cpu" else ""))
     return count
 

@@ -33,7 +33,8 @@ def pod_requests(pod: Pod, problems: Problems) -> Resources:
     """The requests of a pod, keyed in order, zeros left out, with ``pods: 1``.
 
     What cannot be counted with is added to `problems` and counts as more than any node has: if the pod occupies a node
-    all the same, nothing else is placed there. So are more than `MOST_RESOURCES`, of which the rest does not count.
+    all the same, nothing that asks for that is placed there. More than `MOST_RESOURCES` are a problem, too, and the rest
+    does not count.
     """
     amounts = _containers(pod, problems)
     _apply_pod_level(amounts, pod, problems)

@@ -29,6 +29,8 @@ PATH_SEGMENTS = {
 }
 """Kinds whose names need be no more than that: ``system:basic-user``, ``v1.``."""
 WORKLOADS = frozenset({"deployments", "replicasets", "statefulsets", "daemonsets", "jobs"})
+MIRROR = "kubernetes.io/config.mirror"
+"""A static pod's annotation: its node's kubelet makes it, and names the node."""
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -201,6 +203,9 @@ def _prepare_pod(resource: Resource, pod: Object) -> None:
             field = f"spec.containers[{index}].name"
             raise errors.invalid(resource, name, [(field, "FieldValueRequired", "Required value")])
     pod["spec"] = spec
+    if MIRROR in (pod["metadata"].get("annotations") or {}) and not spec.get("nodeName"):
+        message = "must set spec.nodeName if mirror pod annotation is set"
+        raise errors.invalid(resource, name, [(f"metadata.annotations[{MIRROR}]", "FieldValueInvalid", message)])
     _refuse(resource, pod, [*values.of_pod(spec, "spec")])
     default_pod_spec(spec)
     _default_pod_requests(spec)

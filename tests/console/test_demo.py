@@ -287,6 +287,8 @@ def test_the_default_workload_would_deadlock_pod_by_pod() -> None:
 def test_scheduler_names_are_those_of_pods_and_templates() -> None:
     objects = [pod("a", schedulerName="volcano"), owner("Deployment", "d", 1), node("n"), pod_group("g", 1)]
     assert scheduler_names(objects) == {"volcano", "default-scheduler"}
+    odd = [pod(f"odd-{number}", schedulerName=name) for number, name in enumerate((",", "a,", "a,b", " a"))]
+    assert scheduler_names([*objects, *odd]) == {"volcano", "default-scheduler"}
 
 
 def test_the_picture_names_pods_gangs_and_reasons() -> None:

@@ -56,6 +56,28 @@ def test_so_is_a_suspended_job_of_another_project(version: str, kind: str) -> No
     assert remarks([{**job, "spec": {"suspend": False}}]) == ({}, [])
 
 
+def test_a_scheduler_name_that_no_service_can_be_given_is_told() -> None:
+    """An API server takes any text. As it was, the demo ended with it."""
+    job = workload("Job", "j", 1)
+    job["spec"]["template"]["spec"]["schedulerName"] = " muster"
+    found = simulate([node("n1"), job, pod("p", schedulerName="a,b"), pod("q", schedulerName="a.b")]).answer()
+    why = "no service serves it: expected no comma, nor spaces around"
+    assert found["warnings"] == [
+        f"Job default/j: schedulerName ' muster': {why}",
+        f"Pod default/p: schedulerName 'a,b': {why}",
+    ]
+    assert len(found["bound"]) == 3
+
+
+def test_a_mirror_pod_without_a_node_is_refused() -> None:
+    """As an API server does: its node's kubelet makes it. As it was, nothing was said of it."""
+    mirror = pod("static-n1")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    found = simulate([node("n1"), mirror, pod("p")]).answer()
+    assert "must set spec.nodeName if mirror pod annotation is set" in str(found["rejected"])
+    assert found["bound"].keys() == {"default/p"}
+
+
 def test_what_others_name_is_read() -> None:
     kinds = {
         "v1": ("Namespace", "LimitRange"),

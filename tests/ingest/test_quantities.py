@@ -114,7 +114,7 @@ def test_whatever_the_grammar_allows_is_read_and_nothing_else(text: str) -> None
             nano(text)
 
 
-@pytest.mark.parametrize("text", ["-1", "8E", "1e20", "1e999999999", str(MAX_QUANTITY + 1), "9" * 256])
+@pytest.mark.parametrize("text", ["-1", "-90m", "-1n", "8E", "1e20", "1e999999999", str(MAX_QUANTITY + 1), "9" * 256])
 def test_what_cannot_be_counted_with(text: str) -> None:
     amount = nano(text)
     for resource, unit in (("memory", ""), ("cpu", " thousandths")):

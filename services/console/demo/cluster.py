@@ -30,7 +30,7 @@ from services.console.demo import workload
 from services.console.demo.following import following
 from services.console.errors import Unusable
 from services.console.processes import Child, ChildFailed, stop
-from services.console.remarks import Remarks, remarks
+from services.console.remarks import Remarks, can_be_given, remarks
 from services.console.summary import bound_pods, gangs, rejections, waiting_groups, waiting_pods
 from services.console.verify import Report, verify
 from services.state.fold import State
@@ -204,7 +204,7 @@ def _start_simulator(options: Options) -> tuple[Child, frozenset[str], Remarks]:
 
 
 def scheduler_names(objects: Iterable[dict[str, Any]]) -> frozenset[str]:
-    """Of all pods and pod templates; what names none is meant for the default scheduler."""
+    """Of all pods and pod templates that a service can be given; what names none is meant for the default scheduler."""
     names = set()
     for obj in objects:
         spec = obj.get("spec") or {}
@@ -212,7 +212,7 @@ def scheduler_names(objects: Iterable[dict[str, Any]]) -> frozenset[str]:
         pod = spec if obj["kind"] == "Pod" else (template or {}).get("spec")
         if isinstance(pod, dict) and "containers" in pod:
             names.add(str(pod.get("schedulerName") or "default-scheduler"))
-    return frozenset(names)
+    return frozenset(name for name in names if can_be_given(name))
 
 
 def _write(path: Path, objects: Iterable[dict[str, Any]]) -> Path:
