@@ -40,6 +40,9 @@ SHARE_BITS = 10
 REMEMBERED = 1_024
 """Classes, at most, for which it is remembered what one of their pods takes."""
 _BEST = 1 << 24
+_FARTHEST, _MOST_HELD = (1 << 31) - 1, 1 << 56
+"""Beyond these, scores do not differ, nor does how much more is held of a resource than a node offers: where `100M` was
+meant to be `100m`, keys' bits would not do."""
 _FAR = 1 << 46
 """Beyond it, shares of nodes do not differ where shards have nodes of their own: the keys' bits would not do."""
 _TAKEN = np.int64(np.iinfo(np.int64).max)
@@ -278,6 +281,8 @@ class Room:
             score, own = _clipped(score, _SCORE_BITS) + (level << _SCORE_BITS), None
         elif preference is not None:
             score = score + preference[every] * len(columns)
+        if any(self._left.least[column] < 0 for column in columns):  # somebody holds more than a node offers
+            score = np.clip(score, _BEST - _FARTHEST, _BEST + _FARTHEST)
         tie = (self.table.rank()[every] * np.uint32(seed | 1)).astype(np.int64)
         keys = ((_BEST - score) << 32) | tie
         if own is not None:
@@ -384,6 +389,7 @@ class Shapes:
         scaled = offers >> np.array(self.shifts)
         self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
         """2^30 / allocatable: shapes × resources."""
+        self._least: Ints = -_MOST_HELD // np.maximum(self.inverse, 1)
         self._taken: dict[tuple[ClassInfo, tuple[int, ...]], Ints] = {}
         """By the class itself, not by its number: that is another class's when this one is gone."""
 
@@ -401,7 +407,8 @@ class Shapes:
     def shares(self, free: Ints, columns: tuple[int, ...], rows: Rows | slice) -> Ints:
         """What the rows of `free` have left of these resources together."""
         shapes = self.of_row[rows]
-        return cast(Ints, sum((free[rows, c] >> self.shifts[c]) * self.inverse[shapes, c] for c in columns))
+        left = ((c, np.maximum(free[rows, c] >> self.shifts[c], self._least[shapes, c])) for c in columns)
+        return cast(Ints, sum(amount * self.inverse[shapes, c] for c, amount in left))
 
 
 def _by_row(placed: Placed) -> tuple[Rows, Ints]:

@@ -428,3 +428,21 @@ def test_quantities_at_the_limit_do_not_overflow() -> None:
         room = Room(table, score)
         assert sum(pods for _, pods in room.place(table.classes[class_of(ask).digest], 12, 9)) == 9
         assert int(np.min(room.free)) >= 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("score", ["least-allocated", "binpack"])
+@pytest.mark.parametrize("held_milli", [10**8, 10**9, 9 * 10**9, 10**12, 10**14, 1 << 52])
+def test_however_much_more_is_held_than_a_node_offers_it_is_full(held_milli: int, score: str, shared: bool) -> None:
+    """`100M` that was meant to be `100m`, of a pod with a node. As it was, the key's bits ran over from 9M on: pods that
+    ask for memory alone went there before they went to an empty node."""
+    table, asks = NodeTable(), Ask(0, GIB, 0, "", ports=False, pods=3, seed=7)
+    for name in ("full", "empty"):
+        table.put(node(name, 4_000, 16 * GIB, 0, "a"))
+    for held in (class_of(asks), scheduling_class(digest="held", requests={"cpu_milli": held_milli, "pods": 1})):
+        table.add_class(held)
+    table.claim(table.rows["full"], table.classes["held"], 1, proposed=False)
+    room = Room(table, score)
+    room.own = np.zeros(len(table.present), np.int64) if shared else None
+    (chosen,) = {row for row, _ in room.place(table.classes[class_of(asks).digest], 3, 7)}
+    assert chosen == table.rows["empty" if score == "least-allocated" else "full"]
