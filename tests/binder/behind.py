@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,8 @@ from services.kubernetes.errors import ApiError, Conflict, Unreachable
 from services.kubernetes.objects import Metadata, Written
 from tests.world import World
 
+_VERSIONS = count(1_000)
+
 
 class Client:
     """Takes everything that is written."""
@@ -27,7 +30,6 @@ class Client:
         self.said: list[dict[str, str]] = []
         self.events: list[str] = []
         self.phases: list[str] = []
-        self.version = 1_000
         self.away = False
         self.refusal: ApiError | None = None
         self.elsewhere = ""
@@ -45,8 +47,7 @@ class Client:
             raise Conflict("write", 409, "Conflict", "the object has been modified")
         self.conditions.append(uid)
         self.said += status["conditions"]
-        self.version += 1
-        return str(self.version)
+        return str(next(_VERSIONS))
 
     async def get_pod(self, namespace: str, name: str) -> Any:
         metadata = SimpleNamespace(uid=name, resource_version=self.elsewhere)
@@ -67,9 +68,8 @@ class Client:
         if self.elsewhere and resource_version != self.elsewhere:
             raise Conflict("write", 409, "Conflict", "the object has been modified")
         self.phases.append(about[4].get("phase", "as it was"))
-        self.version += 1
-        self.groups[about[2]] = str(self.version)
-        return Written(Metadata(resource_version=str(self.version)))
+        version = self.groups[about[2]] = str(next(_VERSIONS))
+        return Written(Metadata(resource_version=version))
 
     async def create_event(self, name: str, regarding: Any, **_: Any) -> None:
         await asyncio.sleep(0)

@@ -413,12 +413,6 @@ async def test_what_is_imported_is_a_beginning_although_a_commit_of_it_is_refuse
         await log.close()
 
 
-async def test_an_id_that_comes_twice_is_told(log: JetStreamLog) -> None:
-    commits = [stored(1, log.cluster), structs.replace(stored(2, log.cluster), message_id="id-1")]
-    with pytest.raises(LogError, match="commit 2 became 1"):
-        await log.append_stored(commits)
-
-
 async def test_what_does_not_continue_is_refused(log: JetStreamLog, tmp_path: Path) -> None:
     file = SqliteLog(tmp_path / "a.db", log.cluster, create=True)
     file.append_stored([stored(1, log.cluster)])
