@@ -21,6 +21,7 @@ from events.answers import STREAM_NOT_FOUND
 from events.consumer import COMMIT, MESSAGE_ID
 from events.envelope import Stored
 from events.jetstream import EXPECTED
+from services.start import snapshots_said
 from tests.simulation.bucket import NOT_FOUND, Bucket
 from tests.simulation.faults import Faults
 from tests.simulation.lease_stream import LeaseStream
@@ -214,6 +215,7 @@ class Broker:
         self.leases.restore(backup.leases)
         if backup.bucket is not None:
             self.bucket.restore(backup.bucket, backup.denied)
+        self.bucket.forget_altered({taken.sequence for one in self.stored for taken in snapshots_said(one)})
 
     def part(self, until_s: float) -> bool:
         """One server is cut off; whether there are several, and they are together."""

@@ -133,6 +133,16 @@ class Bucket:
         self.messages[metas[-1]] = self.messages[metas[-1]]._replace(data=msgspec.json.encode(named))
         return True
 
+    def forget_altered(self, said: Collection[int]) -> None:
+        """Those that the log denied, and that it says nothing of now: nobody could know."""
+        for sequence in [one for one in self.denied if one not in said]:
+            self.denied.remove(sequence)
+            for put in [put for put in self.messages.values() if ".M." in put.subject]:
+                named = msgspec.json.decode(put.data, type=Object)
+                if int(named.name) == sequence:
+                    self._purge(put.subject)
+                    self._purge(f"$O.{self.stream.removeprefix('OBJ_')}.C.{named.nuid}")
+
     def _next(self, sequence: int, pattern: str) -> dict[str, Any]:
         for place, put in self.messages.items():
             if place >= sequence and _matches(pattern, put.subject):

@@ -191,7 +191,8 @@ class Witness:
         if (owner.job, owner.cluster) in self.given_up or (owner.job in self.lost and told is None):
             return
         if told is None or place is None:
-            if run_of(job) not in self.kept or not (is_over(member, run_of(job)) or self._was_stopped(job)):
+            was_kept = run_of(job) in self.kept and is_over(member, run_of(job))
+            if not was_kept and not self._was_stopped(job):
                 raise Violation(f"{name_of(job)} on {member.alias} is of {owner.job}, which is over (7.8, R22)")
             return
         if told.kept != member.alias:
@@ -200,7 +201,7 @@ class Witness:
             raise Violation(f"{name_of(job)} on {member.alias} is of {run_of(job)}, and kept is {place.uid} (7.8)")
 
     def _was_stopped(self, job: Object) -> bool:
-        """By what the log has lost: for the log it has ended."""
+        """By what the log has lost: for the log it has ended, or there never was any."""
         return self.before > 0 and _phase(job) == STOPPED
 
     def _leaves_nothing(self, member: Member) -> None:
