@@ -27,13 +27,12 @@ from events.connection import Connection
 from events.envelope import Stored
 from events.log import LogError
 
+TOO_LARGE = "Message Size Exceeds MaxBytes"
 COMMIT = "Muster-Commit"
 TRACE = "traceparent"
 
 PULL_MESSAGES = 1024
-PULL_BYTES, WORDS_BYTES = 16 * 1024 * 1024, 64 * 1024
-"""The bytes of a pull request, and what a message's subject and reply take of that, at most. One that brings less than
-the next message is never answered: it is as many as a server's `max_payload` where that is more."""
+PULL_BYTES = 16 * 1024 * 1024
 AHEAD_BYTES = 1 << 19
 """About what a pull request brings, by the commits that came last. Whatever else is said on the connection, as that a
 lease was renewed, comes behind what two of them bring."""
@@ -76,6 +75,9 @@ class Consumer:
         self._pulls = f"{self._api}.CONSUMER.MSG.NEXT.{stream}.{self._name}"
         self._heard = False
         """Whether a message or a heartbeat has come."""
+        self._is_large = False
+        """Whether the next one is larger than a pull request's bytes: then it is pulled alone, whatever its size. A
+        server bounds what is published to it, and not what it says itself onto a subject of the stream."""
         self._subscription: Subscription | None = None
         self._arrived: list[Stored] = []
         self._requested = 0
@@ -172,8 +174,9 @@ class Consumer:
         raise Unanswered(f"{self._stream}: {self._next} is there, and did not come for {QUIET_S:g} s")
 
     async def _top_up(self) -> None:
-        batch = min(PULL_MESSAGES, max(1, AHEAD_BYTES // max(1, self._commit_bytes)))
-        most = max(PULL_BYTES, self._connection.client.max_payload + WORDS_BYTES)
+        batch, most = min(PULL_MESSAGES, max(1, AHEAD_BYTES // max(1, self._commit_bytes))), PULL_BYTES
+        if self._is_large:
+            batch, most = 1, 0
         while self._requested <= batch:
             self._requested += batch
             try:
@@ -189,7 +192,7 @@ class Consumer:
             if sequence == 0:
                 return  # not from JetStream
             self._requested -= 1
-            self._heard = True
+            self._heard, self._is_large = True, False
             if sequence == self._next:
                 self._next += 1
                 self._arrived.append(stored(sequence, message.subject, message.headers or {}, message.data))
@@ -208,7 +211,8 @@ class Consumer:
         if status == "100":
             self._heard = True
             return
-        ended = status in ("404", "408") or description in ("Batch Completed", "Message Size Exceeds MaxBytes")
+        self._is_large |= description == TOO_LARGE
+        ended = status in ("404", "408") or description in ("Batch Completed", TOO_LARGE)
         pending = _PENDING.fullmatch(headers.get("Nats-Pending-Messages", ""))
         if ended and pending:
             self._requested -= int(pending[0])
@@ -220,6 +224,7 @@ _PENDING = re.compile("[0-9]{1,10}")
 
 
 def _pull_request(batch: int, most_bytes: int) -> bytes:
+    """`most_bytes` 0: any."""
     return msgspec.json.encode(
         {
             "batch": batch,

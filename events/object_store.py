@@ -14,13 +14,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
 
-from events.answers import MESSAGE_ID, STREAM_NOT_FOUND, Message, NoRoom, Refused, Unanswered, decoded
+from events.answers import MESSAGE_ID, STREAM_NOT_FOUND, Denied, Message, NoRoom, Refused, Unanswered, decoded
 from events.connection import Connection
 from events.log import LogError
 from events.patience import patiently
@@ -33,6 +33,10 @@ ABANDONED_AFTER = timedelta(minutes=2)
 between two chunks, and gives up when that is not answered within `PATIENCE_S`."""
 DIGEST, STATE, PLACE = "Muster-State-Digest", "Muster-State-Version", "Muster-Commit-Id"
 _OF_BYTES = "SHA-256="
+MANY = 64
+"""Meta messages, beyond which their names are asked for."""
+DIGITS = 20
+"""Of a snapshot's name: the sequence that it is of."""
 
 
 class BrokenObject(LogError):
@@ -106,25 +110,37 @@ class Bucket:
             raise
 
     async def find(self, name: str) -> Object | None:
-        """What somebody else said there is passed over."""
+        """Each that is put takes the place of all that was said of its name. So it comes first, and what is behind it
+        somebody else said, unless that is another."""
         try:
-            message = await patiently(self._connection.last_message, self._stream, self._meta(name))
+            last = await patiently(self._connection.last_message, self._stream, self._meta(name))
         except Refused as refused:
             if refused.number != STREAM_NOT_FOUND:
                 raise
             return None
-        if message is None:
-            return None
-        found = _meta(message.data)
-        if found is None:
-            async for before in self._messages(self._meta(name)):
-                found = _meta(before.data) or found
+        found = None if last is None else _meta(last.data)
+        if last is not None and found is None:
+            first = await anext(self._messages(self._meta(name)), None)
+            found = None if first is None else _meta(first.data)
         return None if found is None or found.deleted else found
 
-    async def listed(self) -> list[Object]:
-        """Those that are there, in the order in which they were put."""
-        found = [_meta(message.data) async for message in self._messages(self._meta())]
+    async def listed(self, named: Callable[[str], object] = bool) -> list[Object]:
+        """Those that are there, of these names."""
+        found: list[Object | None] = []
+        async for message in self._messages(self._meta()):
+            found.append(_meta(message.data))
+            if len(found) == MANY:
+                with suppress(Denied):  # else all of it is read, be it somebody else's
+                    found = [await self.find(name) for name in await self.names() if named(name)]
+                    break
         return [one for one in found if one is not None and not one.deleted]
+
+    async def clear(self, named: Callable[[str], object]) -> None:
+        """What somebody else said of very many of these names, where nothing is there: each start would ask for it."""
+        names = [name for name in await self.names() if named(name)]
+        for name in names if len(names) > MANY else ():
+            if await self.find(name) is None:
+                await self._purge(self._meta(name))
 
     async def names(self) -> list[str]:
         """Of those that are there, or that another client has marked as deleted: by one question, however many they are;
@@ -135,7 +151,11 @@ class Bucket:
 
     async def get(self, found: Object) -> bytes:
         """Raises BrokenObject."""
-        data = b"".join([message.data async for message in self._messages(self._chunks(found.nuid))])
+        chunks: list[bytes] = []
+        messages = self._messages(self._chunks(found.nuid))
+        while len(chunks) < found.chunks and (message := await anext(messages, None)) is not None:
+            chunks.append(message.data)  # what is behind them somebody else said
+        data = b"".join(chunks)
         if len(data) != found.size or _digest(data) != found.digest:
             raise BrokenObject(f"{len(data)} of {found.size} bytes, or not those that were put")
         return data
@@ -252,10 +272,11 @@ class ObjectStore:
                     await self._bucket.sweep(await self._bucket.parts())
             raise
         await self._bucket.sweep(await self._bucket.abandoned())
+        await self._bucket.clear(_is_name)
 
     async def listed(self) -> list[Kept]:
         """What somebody else put into the bucket is passed over."""
-        found = [kept for one in await self._bucket.listed() if (kept := _kept(one)) is not None]
+        found = [kept for one in await self._bucket.listed(_is_name) if (kept := _kept(one)) is not None]
         return sorted(found, key=lambda kept: kept.sequence, reverse=True)
 
     async def get(self, kept: Kept) -> bytes:
@@ -300,7 +321,11 @@ def _meta(data: bytes) -> Object | None:
 
 def _name(kept: Kept) -> str:
     """By which snapshots are in order."""
-    return f"{kept.sequence:020}"
+    return f"{kept.sequence:0{DIGITS}}"
+
+
+def _is_name(name: str) -> bool:
+    return len(name) == DIGITS and name.isdecimal()
 
 
 def _kept(found: Object) -> Kept | None:

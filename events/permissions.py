@@ -81,7 +81,7 @@ PUBLISH = {
         "$JS.API.CONSUMER.MSG.NEXT.{log}.>",
         "$JS.API.CONSUMER.DELETE.{log}.>",
     ),
-    "restore": ("$JS.API.STREAM.MSG.GET.{snapshots}",),
+    "restore": ("$JS.API.STREAM.MSG.GET.{snapshots}", "$JS.API.STREAM.INFO.{snapshots}"),
     "purge": ("$JS.API.STREAM.PURGE.{log}",),
     "create": ("$JS.API.STREAM.CREATE.{log}",),  # whoever starts first; as it is already, it changes nothing
     "write": ("muster.{cluster}.{writer}",),

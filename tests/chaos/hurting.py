@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import time
 from collections import Counter
@@ -10,8 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from events import cloudevents, lease, object_store
+from events.connection import Connection
+from events.log import LogError
 from events.permissions import FEDERATION_OPERATOR, KEEPER
-from tests.chaos.field import Field, role_of
+from tests.chaos.field import CLUSTER, Field, role_of
 from tests.chaos.network import Loss
 from tests.chaos.plan import GUEST, NATS, SCORES, Hurt
 
@@ -42,6 +46,7 @@ class Hurting:
             "pause": self._pause,
             "policy": self._policy,
             "guest": self._guest,
+            "nobody's message": self._have_answered,
             "purge": self._purge,
             "kill nats": self._kill_nats,
             "kill quorum": self._kill_nats,
@@ -137,6 +142,35 @@ class Hurting:
         self._score = next(score for score in SCORES if score != self._score)
         with suppress(TimeoutError):
             await self.field.muster("policy", "set", self.field.nats.url, "--node-score", self._score, role="admin")
+
+    async def _have_answered(self, hurt: Hurt) -> None:
+        """JetStream answers on whatever subject a request names, be it of UTF-8 or not (`events/permissions.py`)."""
+        onto = {
+            "log": f"muster.{CLUSTER}.".encode() + b"\xff",
+            "feed": f"muster-feed.{CLUSTER}.Answer".encode(),
+            "lease": lease.subject(CLUSTER, "binder").encode(),
+            "snapshot": f"$O.{object_store.bucket(CLUSTER)}.M.{await self._newest_snapshot()}".encode(),
+        }
+        with suppress(LogError, OSError):
+            connection = await Connection(self.field.nats.url).connect(**self.field.login("subscriber"))
+            asked = f"PUB $JS.API.STREAM.INFO.{cloudevents.stream(CLUSTER)} ".encode()
+            try:
+                for name in hurt.targets:
+                    connection.client._transport.write(asked + onto[name] + b" 0\r\n\r\n")
+                await connection.client.flush()
+            finally:
+                await connection.close()
+
+    async def _newest_snapshot(self) -> str:
+        """As its subject names it."""
+        with suppress(LogError):
+            operator = await Connection(self.field.nats.url).connect(**self.field.login("operator"))
+            try:
+                names = await object_store.Bucket(operator, object_store.bucket(CLUSTER)).names()
+                return base64.urlsafe_b64encode(max(names, default="none").encode()).decode()
+            finally:
+                await operator.close()
+        return "none"
 
     async def _purge(self, hurt: Hurt) -> None:
         """A log's retention: what takes longer is killed."""

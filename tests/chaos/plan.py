@@ -28,6 +28,9 @@ MEMBERS = ("v100", "p40", "k80")
 NATS = ("one", "two", "three")
 APISERVER, ETCD = "apiserver", "etcd"
 
+ANSWERED = ("log", "feed", "lease", "snapshot")
+"""Where somebody who may only read the feed has a server's answer written."""
+
 Targets = tuple[tuple[str, ...], ...]
 
 
@@ -58,6 +61,7 @@ DEEDS: dict[str, Deed] = {
     "pause": Deed(9, _each(*SERVICES), (LEASE_S + 0.5, 9)),
     "policy": Deed(1, _each("admin"), (0, 0)),
     "guest": Deed(5, _each(GUEST), (0, 0)),
+    "nobody's message": Deed(4, _each(*ANSWERED), (0, 0)),
     "purge": Deed(18, _each(KEEPER, KEEPER, FEDERATION_OPERATOR), (0.5, 8)),
     "kill nats": Deed(8, _each(*NATS), (0, 6)),
     "kill quorum": Deed(2, (*PAIRS, NATS), (0, 4)),

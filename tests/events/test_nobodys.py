@@ -12,6 +12,7 @@ import pytest
 
 from events import jetstream, lease, object_store
 from events.cloudevents import FeedMessage
+from events.consumer import PULL_BYTES
 from events.feed import Feed
 from events.homes import copy
 from events.jetstream import JetStreamLog
@@ -196,3 +197,64 @@ async def test_a_lease_is_kept_whatever_is_said_that_is_none(server: EmbeddedSer
             await until(lambda: held.lost.is_set() or held._sequence > before + 1, "two more renewals")  # noqa: B023
         assert not held.lost.is_set()
         assert await lease.holder_of(connection, cluster, "binder") == "me"
+
+
+async def test_an_answer_of_any_size_is_read(server: EmbeddedServer, log: JetStreamLog) -> None:
+    """A server bounds what is published to it, and not what it says itself: each `<` is six bytes of its JSON."""
+    await append(log, "binder", 1, 0)
+    feed = await Feed.open(server.url, log.cluster)
+    wanted = b"muster-feed.%b.%b" % (log.cluster.encode(), b"<" * 4_000_000)
+    asked = b'{"stream_name":"%b","config":{"ack_policy":"none","filter_subject":"%b"}}' % (
+        feed.stream.encode(),
+        wanted,
+    )
+    onto = b"muster.%b.nobody" % log.cluster.encode()
+    create = b"PUB $JS.API.CONSUMER.CREATE.%b %b %d\r\n%b\r\n"
+    await sent(server, create % (feed.stream.encode(), onto, len(asked), asked))
+
+    async def is_there() -> bool:
+        return await log.end() == 2
+
+    await waited_for(is_there, "the answer in the log")
+    await append(log, "binder", 2, 1)
+    commits = await collect(log.read())
+    assert sequences(commits) == [1, 2, 3]
+    assert max(len(commit.payload) for commit in commits) > PULL_BYTES
+    await feed.close()
+
+
+async def test_a_snapshot_is_read_though_somebody_else_says_more_among_its_chunks(
+    server: EmbeddedServer, log: JetStreamLog
+) -> None:
+    kept = Kept(sequence=7, digest="d", state=1, bytes=3)
+    await log.snapshots.put(kept, b"abc")
+    (found,) = await log.snapshots._bucket.listed()
+    subject = b"$O.%b.C.%b" % (object_store.bucket(log.cluster).encode(), found.nuid.encode())
+    await sent(server, answered(log.stream, subject))
+    assert await log.snapshots.get(kept) == b"abc"
+
+
+async def test_a_snapshot_is_listed_in_few_requests_among_very_many_messages_of_nobodys(
+    server: EmbeddedServer, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was: each start read them all, one by one."""
+    bucket = object_store.bucket(log.cluster).encode()
+    kept = Kept(sequence=7, digest="d", state=1, bytes=3)
+    await log.snapshots.put(kept, b"abc")
+    names = [b"x", *(base64.urlsafe_b64encode(f"{number:020}".encode()) for number in (7, *range(100, 200)))]
+    said = [answered(log.stream, b"$O.%b.M.%b" % (bucket, name)) for name in names]
+    await sent(server, *said[:1] * 1_000, *said[1:2] * 1_000, *said[2:])
+    asked: list[str] = []
+    ask = log.connection.ask
+
+    async def counting(subject: str, *more: object, **options: object) -> bytes:
+        asked.append(subject)
+        return await ask(subject, *more, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log.connection, "ask", counting)
+    assert await log.snapshots.listed() == [kept]
+    assert len(asked) < 64 + 2 * len(names) + 10
+    await log.snapshots.put(msgspec.structs.replace(kept, sequence=8), b"abc")
+    asked.clear()
+    assert [one.sequence for one in await log.snapshots.listed()] == [8, 7]
+    assert len(asked) < 64 + 10, "what is nobody's was cleared away"

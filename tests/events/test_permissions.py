@@ -152,7 +152,7 @@ SUBSCRIBES = {
 DISCOVERS = {"service PING", "service INFO.muster-federator", "service STATS.muster-federator.x"}
 READS = {"INFO log", "MSG.GET log", "consumer CREATE log", "consumer MSG.NEXT log", "consumer DELETE log"}
 KEEPS_A_LEASE = {"CREATE leases", "MSG.GET leases"}
-RESTORES = {"MSG.GET snapshots"}
+RESTORES = {"MSG.GET snapshots", "INFO snapshots"}
 TAKES_SNAPSHOTS = {"snapshot chunk", "snapshot meta", "CREATE snapshots", "INFO snapshots", "PURGE snapshots"}
 ALLOWED: dict[str, set[str]] = {
     "ingest": READS | RESTORES | KEEPS_A_LEASE | {"append ingest", "CREATE log", "lease ingest", "hear lease ingest"},

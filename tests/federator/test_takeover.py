@@ -97,10 +97,10 @@ async def test_a_replaced_federator_steps_down(field: Field) -> None:
     other = Federator(field.log, {}, field.bodies, holder="other")
     running = asyncio.create_task(other.run())
     await other.ready.wait()
-    bodies = dict(field.blobs.data)
+    bodies = len(field.blobs.data)
     with pytest.raises(SteppedDown):
         await federator.federate(field.text("second", a=0))
-    assert field.blobs.data == bodies, "what the log never has needs no body"
+    assert len(field.blobs.data) == bodies + 1, "of a commit whose answer was lost the log has the job"
     with pytest.raises(Unavailable, match="another federator took over: ask again"):
         await federator.handlers()["cancel"](b'{"name": "first"}')
     await field.ended(SteppedDown)

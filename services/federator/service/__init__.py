@@ -28,7 +28,6 @@ from services.federator.service.handlers import handlers
 from services.federator.service.polling import Polling
 from services.federator.state import State
 from services.snapshots import SnapshotKeeper, Taking
-from services.writer import SteppedDown
 
 logger = logging.getLogger("muster.federator")
 
@@ -134,7 +133,7 @@ class Federator:
 
         try:
             await self.decider.say(said, "request")
-        except (mcc.InvalidJob, SteppedDown):  # the log does not have it, and never will
+        except mcc.InvalidJob:  # any other error may hide that the log has it: then the next start knows
             await self.bodies.forget(digest)
             raise
         return core.uid_of(self.state, drawn)

@@ -78,7 +78,7 @@ def handlers(federator: Federator) -> dict[str, Handler]:
 
 
 def _not_now(handler: Handler) -> Handler:
-    """Who learns from a request that another process took over has done nothing of it; that one answers the next."""
+    """Who learns from a request that another process took over does not know what came of it; that one does."""
 
     async def answer(data: bytes) -> Any:
         try:
