@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,8 @@ FORGETS_THE_OLDEST = {
 """How the stream forgets: by age and bytes alone. One that was made otherwise would take nothing when it is full, or lose
 what somebody has read; then it may be empty, and what it had would be published again."""
 
+_IDENTITY = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
+"""Of a feed's message: the commit, which of its events, and which part of that."""
 logger = logging.getLogger("muster.feed")
 
 
@@ -106,18 +109,23 @@ class Feed:
         state = (await self._info()).state  # first: behind what somebody deleted, too
         message = await patiently(self.connection.last_message, self.stream, f"muster-feed.{self.cluster}.>")
         self.sequence = state.last_seq if message is None else max(state.last_seq, message.seq)
-        if message is not None and not message.headers.get(MESSAGE_ID):
+        if message is not None and not self._is_own(message):
             message = await self._last_before(message.seq, state.first_seq)
         self.goes_alone = message is None
         if message is None:
             return None
         return FeedMessage(id=message.headers[MESSAGE_ID], subject=message.subject, body=message.data)
 
+    def _is_own(self, message: Message) -> bool:
+        """Whether a feed said it."""
+        of_feed = message.subject.startswith(f"muster-feed.{self.cluster}.")
+        return of_feed and _IDENTITY.fullmatch(message.headers.get(MESSAGE_ID, "")) is not None
+
     async def _last_before(self, sequence: int, first: int) -> Message | None:
         """The last message of a feed before this one, which is somebody else's. Raises LogError."""
         for place in range(sequence - 1, first - 1, -1):
             message = await patiently(self.connection.message_at, self.stream, place)
-            if message is not None and message.headers.get(MESSAGE_ID):
+            if message is not None and self._is_own(message):
                 logger.warning("%s: from %d on somebody else publishes here", self.stream, place + 1)
                 return message
         return None

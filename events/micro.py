@@ -105,6 +105,7 @@ class _Hearing:
 
 def _answering(handler: Handler) -> Callable[[Request], Awaitable[None]]:
     async def answer(request: Request) -> None:
+        await asyncio.sleep(0)  # nats-py hands over one behind the other, and to read one may take a moment
         try:
             answered = await handler(request.data)
         except Unfit as error:

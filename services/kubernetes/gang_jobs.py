@@ -50,10 +50,23 @@ class _Made(Object):
     metadata: JobMetadata
 
 
+class _Details(Object):
+    uid: str = ""
+
+
 class _Deleted(Object):
     """A Status, or what is about to go."""
 
-    kind: str
+    status: str | dict[str, Any] = ""
+    details: _Details | None = None
+    metadata: Metadata | None = None
+
+    def is_of(self, uid: str) -> bool:
+        """Whether this says that the object of this UID goes."""
+        if self.status == "Success":
+            return self.details is not None and self.details.uid == uid
+        about = self.metadata
+        return about is not None and about.uid == uid and about.deletion_timestamp is not None
 
 
 class JobSpec(Object):
@@ -157,7 +170,10 @@ class GangJobs(Transport):
         written meanwhile; ApiError."""
         request = f"create {resource.name} {self._namespace}/{body['metadata']['name']}"
         answer = await self.send(request, "POST", self._path(resource), msgspec.json.encode(body))
-        return decoded(_made_decoder, request, answer.raise_for(request).body).metadata.uid
+        made = decoded(_made_decoder, request, answer.raise_for(request).body).metadata
+        if made.name != body["metadata"]["name"] or not made.uid:
+            raise Unreachable(request, UNREADABLE, "expected the object that was made", sent=True)
+        return made.uid
 
     async def suspend(self, name: str, uid: str, annotations: Mapping[str, str]) -> None:
         """End a Job's pods, if it is still this one. Raises Conflict where it is another, NotFound, ApiError."""
@@ -183,7 +199,9 @@ class GangJobs(Transport):
         request = f"delete {JOBS.name} {self._namespace}/{name}"
         options = msgspec.json.encode({"preconditions": {"uid": uid}, "propagationPolicy": "Background"})
         answer = _served(request, await self.send(request, "DELETE", self._path(JOBS, name), options))
-        decoded(_deleted_decoder, request, answer.body)  # what stands between may say yes to anything
+        gone = decoded(_deleted_decoder, request, answer.body)
+        if not gone.is_of(uid):  # what stands between may say yes to anything
+            raise Unreachable(request, UNREADABLE, "expected that the Job of this UID goes", sent=True)
 
     async def _patch(self, name: str, patch: Any, kind: str) -> Job:
         """As it is behind that."""

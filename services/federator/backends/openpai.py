@@ -66,6 +66,8 @@ from services.federator.backends.responses import clock_ms, cut, number
 from services.federator.clusters import Limits
 
 BASE = "/rest-server/api/v2/jobs"
+MOST_RETRIES = 1 << 53
+"""A number in JSON may have thousands of digits, and this one goes into the log."""
 MOST_BYTES = 100 * 1024
 """What the server takes as a body."""
 MOST_LISTED = 50_000
@@ -359,7 +361,8 @@ def _run(name: str, job: _Job) -> Run:
     if state == RUNNING and job.sub_state != "AttemptRunning":
         state = STOPPING
     known = job.retries == 0 and job.launched_time and job.launched_time != job.completed_time
-    return Run(name=name, uid="", state=state, attempt=job.retries, started_ms=(job.launched_time or 0) if known else 0)
+    attempt, started_ms = min(job.retries, MOST_RETRIES), (job.launched_time or 0) if known else 0
+    return Run(name=name, uid="", state=state, attempt=attempt, started_ms=started_ms)
 
 
 def _owner(config: _Answer) -> Owner | None:

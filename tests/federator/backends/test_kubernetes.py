@@ -182,6 +182,23 @@ async def test_all_roles_or_none_whichever_is_let_go_by_what_stands_between_alon
     await until(lambda: len(site.pods(NAME)) == 2 * ROLES, "all pods of all roles")
 
 
+async def test_what_stands_between_makes_nothing_and_clears_nothing(site: KubernetesSite, backend: Kubernetes) -> None:
+    """As it was: a run without a UID was accepted, roles let go without their PodGroup, and what is there was gone."""
+    faults = site.cluster.faults
+    made = faults.plan(verb="create", resource="jobs", status=200)
+    assert isinstance(await backend.submit(submission(NAME, roles=ROLES)), InDoubt)
+    uid = await submitted(backend)
+    grouped = faults.plan(verb="create", resource="podgroups", status=200)
+    assert isinstance(await backend.release(submission(NAME, roles=ROLES), uid), InDoubt)
+    assert jobs(site)[FIRST]["spec"]["suspend"]
+    gone = faults.plan(verb="delete", resource="jobs", status=200)
+    assert isinstance(await backend.clear(NAME, uid), InDoubt)
+    assert (made.hits, grouped.hits, gone.hits) == (1, 1, 1)
+    assert FIRST in jobs(site)
+    assert isinstance(await backend.clear(NAME, uid), Accepted)
+    assert FIRST not in jobs(site)
+
+
 @pytest.mark.parametrize("resource", ["podgroups", "jobs"])
 async def test_a_release_meets_a_quota_that_somebody_else_takes_of(
     site: KubernetesSite, backend: Kubernetes, resource: str
