@@ -71,8 +71,9 @@ def _containers(pod: Pod, problems: Problems) -> Amounts:
             _add(sidecars, asked)
         else:
             asked = _requests(container.resources, field, problems)
-            _add(asked, sidecars)
-            _raise_to(starting, asked)
+            # Only what it asks for itself: of all else the sidecars' sum counts in any case, and a pod may have thousands
+            # of these and of those.
+            _raise_to(starting, {resource: amount + sidecars.get(resource, 0) for resource, amount in asked.items()})
     _raise_to(running, starting)
     return running
 

@@ -283,18 +283,24 @@ class Reader:
         except (Unreachable, Unreadable) as error:
             if seen_any:
                 logger.info("watch resumed", extra={"kind": kind.name, "because": str(error)})
+            elif isinstance(error, Unreadable) and self._is_stuck(kind):
+                raise Expired(request, 0, "Unreadable", str(error)) from error
             elif clock() - began_s <= SILENT_S:
                 raise
         except WatchEnded as ended:
             status = ended.status
-            self._errors[kind.name] += 1
-            list_again = ended.expired or self._errors[kind.name] > ERRORS
+            list_again = self._is_stuck(kind) or ended.expired
             refusal = Expired if list_again else ApiError
             raise refusal(request, status.code, status.reason, status.message) from ended
         if not seen_any and clock() - began_s > SILENT_S:
             raise Expired(request, 0, "Silent", SILENT)
         if not seen_any:
             raise Unreachable(request, "Ended", "the server ended the watch at once", sent=True)
+
+    def _is_stuck(self, kind: Kind[Any]) -> bool:
+        """Whether what its watches begin with was an error, or could not be read, so often that it is to be listed."""
+        self._errors[kind.name] += 1
+        return self._errors[kind.name] > ERRORS
 
     async def _take_in_lines(self, kind: Kind[Any], lines: Sequence[bytes]) -> None:
         for start in range(0, len(lines), SLICE):

@@ -142,6 +142,33 @@ async def test_a_list_is_a_new_beginning_also_for_watches_that_end_in_errors() -
         await reader._list(POD)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}',
+        b'{"type":"ERROR","object":{"kind":"Status","code":"410"}}',
+        b'{"type":"ERROR","object":null}',
+        b'{"type":"MODIFIED","object":{"metadata":',
+        b"<html>502</html>",
+    ],
+)
+async def test_a_kind_whose_watches_begin_with_what_cannot_be_read_is_listed(line: bytes) -> None:
+    """As it was: it was watched from there on for ever."""
+
+    class Unreadably(Ending):
+        async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
+            yield [line]
+
+    reader = reading(Unreadably())
+    for _ in range(2):
+        for _ in range(service.ERRORS):
+            with pytest.raises(Unreadable):
+                await reader._watch(POD)
+        with pytest.raises(Expired):
+            await reader._watch(POD)
+        await reader._list(POD)
+
+
 async def test_a_watch_that_said_something_before_it_ended_in_an_error_is_a_new_beginning_too() -> None:
     made = pod("a")
     made["metadata"].update(uid="a", resourceVersion="2")
