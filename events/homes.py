@@ -9,12 +9,14 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from events import subjects
-from events.envelope import Stored
+from events.envelope import Stored, header_of
 from events.log import EventLog, LogError
 from events.snapshots import BrokenSnapshot
 
 SCHEMES = ("nats", "tls", "ws", "wss")
 SUFFIX = ".db"
+LARGEST_OF_NOBODYS = 1_000_000
+"""Bytes: what any server takes."""
 EXPECTED_URL = "expected a NATS URL such as nats://127.0.0.1:4222"
 
 
@@ -161,20 +163,31 @@ async def _copy_base(source: EventLog, target: EventLog) -> None:
 async def _check_prefix(source: EventLog, target: EventLog, end: int) -> None:
     """The last commit of `target` must be the source's own at that place."""
     source_end = await source.end()
-    if 0 < source_end < end and _same(await target.at(source_end), await source.at(source_end)):
+    if 0 < source_end < end and _same(await target.at(source_end), await source.at(source_end), source.cluster):
         raise LogError(
             f"the target has all {source_end} commits of the source, and {end - source_end} more behind them"
         )
     here, there = await target.at(end), await source.at(end)
-    if not _same(here, there):
+    if not _same(here, there, source.cluster):
         last = f" (the last is of {subjects.writer_of(here.subject)})" if here is not None else ""
         raise LogError(f"the target's {end} commits are not a beginning of the source{last}: copy into an empty log")
 
 
-def _same(here: Stored | None, there: Stored | None) -> bool:
+def _same(here: Stored | None, there: Stored | None, cluster: str) -> bool:
     if here is None or there is None:
         return False
+    here, there = as_imported(here, cluster), as_imported(there, cluster)
     return (here.subject, here.message_id) == (there.subject, there.message_id)
+
+
+def as_imported(stored: Stored, cluster: str) -> Stored:
+    """As NATS can be given it. A message of nobody's may have come to the log as no client could send it, on another
+    subject or larger than is taken: its place is kept, by one that says nothing."""
+    odd = not stored.subject.startswith(subjects.subject(cluster, "")) or len(stored.payload) > LARGEST_OF_NOBODYS
+    if not odd or header_of(stored) is not None:
+        return stored
+    nobody = subjects.subject(cluster, "nobody")
+    return Stored(sequence=stored.sequence, subject=nobody, message_id="", header=b"", payload=b"")
 
 
 async def _append(target: EventLog, batch: list[Stored]) -> None:
@@ -184,8 +197,9 @@ async def _append(target: EventLog, batch: list[Stored]) -> None:
     if isinstance(target, SqliteLog):
         target.append_stored(batch)
     elif isinstance(target, JetStreamLog):
-        _check_subjects(target.cluster, batch)
-        await target.append_stored(batch)
+        placed = [as_imported(commit, target.cluster) for commit in batch]
+        _check_subjects(target.cluster, placed)
+        await target.append_stored(placed)
     else:
         raise LogError("a copy goes to a file or to NATS")
 

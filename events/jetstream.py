@@ -300,7 +300,11 @@ class JetStreamLog:
             raise Unanswered(str(error)) from error
 
     async def _import(self, commit: Stored) -> None:
-        headers = {MESSAGE_ID: commit.message_id, COMMIT: commit.header.decode(), TRACE: commit.traceparent}
+        headers = {
+            MESSAGE_ID: commit.message_id,
+            COMMIT: commit.header.decode("utf-8", "replace"),
+            TRACE: commit.traceparent,
+        }
         present = {name: value for name, value in headers.items() if value}
         present[EXPECTED_LAST] = str(commit.sequence - 1)
         await self._publish(commit.subject, present, commit.payload, at=commit.sequence)

@@ -27,4 +27,4 @@ class Known(NamedTuple):
 
     @classmethod
     def read(cls, commit: Stored) -> Known:
-        return cls(commit.sequence, commit.subject, commit.message_id, commit.header.decode())
+        return cls(commit.sequence, commit.subject, commit.message_id, commit.header.decode("utf-8", "replace"))

@@ -143,6 +143,8 @@ async def _find_or_create(
         found = decoded(_decode_info, stream, answer)
         if (other := found.config.get("filter_subject", "")) != filter_subject:
             raise _OtherFilter(other)
+        if found.config.get("deliver_subject"):
+            raise LogError(f"durable {name!r} is a consumer to which the server pushes: choose another name")
         await _tell_what_is_gone(connection, stream, name, found.ack_floor.stream_seq)
 
 

@@ -13,15 +13,18 @@ import pytest
 from events import jetstream, lease, object_store
 from events.cloudevents import FeedMessage
 from events.consumer import PULL_BYTES
+from events.envelope import encode_header
 from events.feed import Feed
-from events.homes import copy
+from events.homes import _check_subjects, as_imported, copy
 from events.jetstream import JetStreamLog
 from events.lease import Lease
+from events.log import LogError
 from events.server import EmbeddedServer
 from events.snapshots import Kept
 from events.sqlite import SqliteLog
+from services.console.retention import _check_archived
 from tests.events.test_homes import stored
-from tests.events.writing import append, collect, sequences
+from tests.events.writing import HEADER, append, collect, sequences
 from tests.nats_server import connected
 from tests.waiting import answered as waited_for
 from tests.waiting import until
@@ -96,6 +99,32 @@ async def test_whatever_stands_in_a_log_is_in_its_archive_and_in_what_is_made_of
     assert await copy(file, other) == len(ODD)
     assert await collect(other.read()) == await collect(file.read()) == await collect(log.read())
     await other.close()
+
+
+async def test_what_no_client_can_send_keeps_its_place_in_what_is_made_of_an_archive(
+    own_server: EmbeddedServer, cluster: str, tmp_path: Path
+) -> None:
+    """A message of the feed's that a consumer delivered onto a subject of the log, and an answer of 24 MB."""
+    file = SqliteLog(tmp_path / "log.db", cluster, create=True)
+    commits = [stored(sequence, cluster) for sequence in range(1, 6)]
+    odd = msgspec.structs.replace(commits[1], header=b"")
+    commits[1] = msgspec.structs.replace(odd, subject=f"muster-feed.{cluster}.Renewed.-.-")
+    commits[3] = msgspec.structs.replace(odd, sequence=4, message_id="", payload=b"x" * 24_000_000)
+    commits[4] = msgspec.structs.replace(commits[4], header=b"\xff{}")
+    file.append_stored(commits)
+    log = await JetStreamLog.open(own_server.url, cluster)
+    assert await copy(file, log) == 5
+    assert await copy(file, log) == 0, "they are alike"
+    there = await collect(log.read())
+    assert [commit.subject.rpartition(".")[2] for commit in there][1::2] == ["nobody"] * 2
+    assert [there[0], there[2]] == [commits[0], commits[2]]
+    back = SqliteLog(tmp_path / "back.db", cluster, create=True)
+    assert await copy(log, back) == 5
+    await _check_archived(log, file, 1, 4)
+    other = msgspec.structs.replace(commits[2], subject="muster.another.binder", header=encode_header(HEADER))
+    with pytest.raises(LogError, match="expected one of cluster"):
+        _check_subjects(cluster, [as_imported(other, cluster)])
+    await log.close()
 
 
 async def test_an_answer_onto_a_subject_that_is_no_text_is_read(

@@ -83,6 +83,19 @@ async def test_a_name_goes_on_behind_what_it_had_taken(server: EmbeddedServer, l
     assert other == everything
 
 
+async def test_a_name_to_which_a_server_pushes_is_refused(server: EmbeddedServer, log: MemoryLog) -> None:
+    """As it was: it was pulled from without a pause, and nothing was said."""
+    connection = await Connection(server.url).connect()
+    stream = f"muster-feed-{log.cluster}"
+    pushed = {"durable_name": "x", "name": "x", "deliver_subject": "somewhere", "ack_policy": "explicit"}
+    config = {**pushed, "filter_subject": f"muster-feed.{log.cluster}.>"}
+    asked = {"stream_name": stream, "config": config}
+    await connection.ask(f"$JS.API.CONSUMER.CREATE.{stream}.x.muster-feed.{log.cluster}.>", asked)
+    await connection.close()
+    with pytest.raises(LogError, match="durable 'x' is a consumer to which the server pushes: choose another name"):
+        await anext(subscribe(server.url, log.cluster, ">", "x"))
+
+
 @pytest.mark.parametrize(("durable", "kept_s"), [("steady", None), (None, 3600)])
 async def test_one_message_is_in_hand_and_only_the_place_of_a_name_is_kept(
     server: EmbeddedServer, log: MemoryLog, durable: str | None, kept_s: int | None
