@@ -22,6 +22,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from events import subjects
 from events.answers import MESSAGE_ID, Denied, Unanswered, api, decode_stream, decoded
 from events.connection import Connection
 from events.envelope import Stored
@@ -61,7 +62,7 @@ class Consumer:
         self._connection = connection
         self._api, self._domain = api(domain), domain
         self._generation = connection.generation
-        self._stream = stream
+        self._stream, self._own = stream, subjects.of_stream(stream)
         self._first = first
         self._next = first
         self._awaited = first
@@ -195,7 +196,8 @@ class Consumer:
             self._heard, self._is_large = True, False
             if sequence == self._next:
                 self._next += 1
-                self._arrived.append(stored(sequence, message.subject, message.headers or {}, message.data))
+                headers = message.headers or {}
+                self._arrived.append(stored(sequence, message.subject, headers, message.data, of=self._own))
             else:
                 self._lost = Gap(f"{self._stream}: commit {self._next} is missing before {sequence}")
         self._awake.set()
@@ -235,13 +237,14 @@ def _pull_request(batch: int, most_bytes: int) -> bytes:
     )
 
 
-def stored(sequence: int, subject: str, headers: dict[str, str], payload: bytes) -> Stored:
-    """A message as the log holds it; one that is not a commit has an empty header, and decoding it says so."""
+def stored(sequence: int, subject: str, headers: dict[str, str], payload: bytes, *, of: str) -> Stored:
+    """A message as the log holds it; one that is not a commit has an empty header, and decoding it says so. `of`: with
+    what the log's own subjects begin. A consumer can have a commit of another cluster's delivered onto one of these."""
     return Stored(
         sequence=sequence,
         subject=subject,
         message_id=headers.get(MESSAGE_ID, ""),
-        header=headers.get(COMMIT, "").encode(),
+        header=headers.get(COMMIT, "").encode() if subject.startswith(of) else b"",
         payload=payload,
         traceparent=headers.get(TRACE, ""),
     )

@@ -28,6 +28,7 @@ from events.answers import (
     MESSAGE_ID,
     MESSAGE_TOO_LARGE,
     STREAM_NOT_FOUND,
+    Message,
     NotLast,
     Refused,
     StreamAnswer,
@@ -90,6 +91,7 @@ class JetStreamLog:
         self.domain = domain
         self.connection = connection
         self.stream = subjects.stream(cluster)
+        self._own = subjects.subject(cluster, "")
         self.snapshots = ObjectStore(connection, cluster, replicas)
         self._seen = 0
         """The last sequence that is known here to be there: it was acknowledged, or read."""
@@ -257,13 +259,17 @@ class JetStreamLog:
         if message is None:
             return None
         self._seen = max(self._seen, message.seq)
-        return stored(message.seq, message.subject, message.headers, message.data)
+        return self._stored(message)
+
+    def _stored(self, message: Message) -> Stored:
+        return stored(message.seq, message.subject, message.headers, message.data, of=self._own)
 
     async def _at_now(self, sequence: int) -> Stored | None:
         message = await self.connection.message_at(self.stream, sequence, self.domain)
         if message is not None:
-            self._knows(Known.of(sequence, message.subject, message.headers))
-            return stored(message.seq, message.subject, message.headers, message.data)
+            found = self._stored(message)
+            self._knows(Known.read(found))
+            return found
         if sequence <= self._seen and (await self._state_now()).first_seq <= sequence:
             raise _Stale(f"{self.stream} has no commit {sequence}, which was there")
         return None
@@ -394,7 +400,7 @@ class JetStreamLog:
     async def _stands(self, known: Known) -> bool:
         """Whether anything does in its place. Raises _Stale for another, and what `ask` raises."""
         message = await self.connection.message_at(self.stream, known.sequence)
-        if message is not None and Known.of(message.seq, message.subject, message.headers) != known:
+        if message is not None and Known.read(self._stored(message)) != known:
             raise _Stale(self._is_another(known))
         return message is not None
 

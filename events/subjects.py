@@ -22,6 +22,11 @@ def subject(cluster: str, writer: str) -> str:
     return f"muster.{cluster}.{writer}"
 
 
+def of_stream(stream: str) -> str:
+    """With what the subjects of a log's stream begin."""
+    return subject(stream.removeprefix("muster-"), "")
+
+
 def writer_of(subject: str) -> str:
     """``ingest``, ``planner.<shard>``, ``binder``, ``admin``, ``federator``: what follows the cluster."""
     return subject.split(".", 2)[2] if subject.count(".") >= 2 else ""

@@ -13,7 +13,7 @@ import pytest
 from events import jetstream, lease, object_store
 from events.cloudevents import FeedMessage
 from events.consumer import PULL_BYTES
-from events.envelope import encode_header
+from events.envelope import encode_header, header_of
 from events.feed import Feed
 from events.homes import _check_subjects, as_imported, copy
 from events.jetstream import JetStreamLog
@@ -291,3 +291,23 @@ async def test_a_snapshot_is_listed_in_few_requests_among_very_many_messages_of_
     asked.clear()
     assert [one.sequence for one in await log.snapshots.listed()] == [8, 7]
     assert len(asked) < 64 + 10, "what is nobody's was cleared away"
+
+
+async def test_a_commit_of_another_clusters_that_is_delivered_into_a_log_is_nobodys(
+    server: EmbeddedServer, log: JetStreamLog
+) -> None:
+    """Its writer's first, which expects nothing before it. As it was, it was taken for this cluster's own binder's."""
+    other = await JetStreamLog.open(server.url, f"{log.cluster}-other")
+    await append(other, "binder", 1, 0)
+    ask, name = other.connection.ask, "x"
+    config = {"name": name, "ack_policy": "none", "deliver_policy": "all"}
+    await ask(f"$JS.API.CONSUMER.CREATE.{other.stream}.{name}", {"stream_name": other.stream, "config": config})
+    onto = f"muster.{log.cluster}.nobody"
+    await other.connection.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{other.stream}.{name}", b"1", reply=onto)
+    await waited_for(log.end, "the commit in the log")
+    await append(log, "binder", 2, 0)
+    first, second = await collect(log.read())
+    assert first.subject == f"muster.{other.cluster}.binder"
+    assert (header_of(first), header_of(second)) == (None, HEADER)
+    assert await log.at(1) == first
+    await other.close()

@@ -470,7 +470,7 @@ MORE: dict[str, Plant] = {
     "set back unnoticed": Plant(
         "who has read or written what a log that was set back does not have any more goes on over it",
         "events.jetstream",
-        (("        if message is not None and Known.of(", "        if False and Known.of("),),
+        (("        if message is not None and Known.read(", "        if False and Known.read("),),
         first=SET_BACK_FROM,
     ),
     "said before it is looked": Plant(
