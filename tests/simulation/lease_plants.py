@@ -18,7 +18,7 @@ LEASES: dict[str, Plant] = {
     "another's lease kept": _plant(
         "a holder goes on renewing a lease that is another's by now",
         LEASE,
-        ("        if last is not None and last.held != self._held:\n", "        if False:\n"),
+        ("        if last is not None and last.held not in (self._held, _NO_LEASE):\n", "        if False:\n"),
     ),
     "waits to be told": _plant(
         "a standby tries again only when somebody says something of the lease",

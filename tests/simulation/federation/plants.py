@@ -24,8 +24,8 @@ PLANTS: dict[str, Plant] = {
         "a release lets a Job go whatever stands in it: also one that was stopped meanwhile, or another of its name",
         GANG_JOBS,
         (
-            "        await self._patch(name, [*tests, told, run], JSON_PATCH)",
-            "        await self._patch(name, [told, run], JSON_PATCH)",
+            "        job = await self._patch(name, [*tests, told, run], JSON_PATCH)",
+            "        job = await self._patch(name, [told, run], JSON_PATCH)",
         ),
     ),
     "stop whoever has the name": _plant(
