@@ -124,10 +124,7 @@ def _needs_unsupported(cycle: Cycle, quotas: list[Quota]) -> Refusal | None:
     for quota in quotas:
         unfit = {digest: why for digest in quota.census.placeable if (why := _unsupported(cycle, digest))}
         if unfit and quota.placeable - sum(len(quota.census.placeable[digest]) for digest in unfit) < quota.lacks:
-            digest, why = next(iter(unfit.items()))
-            some = len(unfit) < len(quota.census.placeable)
-            pod = cycle.state.pods[quota.census.placeable[digest][0]].fact if some else None
-            return not_supported(why, f"pod {pod.namespace}/{pod.name}" if pod is not None else "")
+            return not_supported(next(iter(unfit.values())))
     return None
 
 
@@ -146,9 +143,8 @@ def _unsupported(cycle: Cycle, digest: str) -> tuple[str, ...]:
     return cycle.state.table.classes[digest].fact.unsupported
 
 
-def not_supported(unsupported: tuple[str, ...], of: str = "") -> Refusal:
-    """`of`: the pod that asks for it, where others of its gang do not. Groups that are told the same share an event."""
-    return Refusal("UnsupportedConstraint", f"{of}{': ' if of else ''}not supported yet: {', '.join(unsupported)}")
+def not_supported(unsupported: tuple[str, ...]) -> Refusal:
+    return Refusal("UnsupportedConstraint", f"not supported yet: {', '.join(unsupported)}")
 
 
 # ----------------------------------------------------------------------------------------------------------- placement
@@ -189,13 +185,11 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
         attempt = Attempt(cycle, group, demand, partial)
         yield from attempt.place()
         return (yield from attempt.propose())
-    needed = sum(roll.lacks for roll in rolls)
+    needed = max(1, sum(roll.lacks for roll in rolls))
     detail = f"{name_of(group)}: {best} of the {needed} pods that must start together have a node."
-    if not needed:
-        detail = f"{name_of(group)}: its other pods start one by one, and none finds a node."
     detail += schedule_cycle.unfinished(cycle.state, group) + _besides(cycle, rolls)
     detail += yield from _ask_for_room(cycle, group, demand)
-    return Refusal("InsufficientRoom", detail, max(1, needed), best, why)
+    return Refusal("InsufficientRoom", detail, needed, best, why)
 
 
 def _place_where_others_were(

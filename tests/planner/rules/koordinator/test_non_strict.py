@@ -148,7 +148,7 @@ def test_a_gang_that_lacks_room_is_told_what_it_lacks_besides() -> None:
     world.pass_s(2)
     volumes = world.scheduling_class(unsupported=("volumes",))
     world.facts(msgspec.structs.replace(fact, resource_version=world.version(), scheduling_class=volumes))
-    assert told() == f"{detail} Besides, pod default/a-1: not supported yet: volumes."
+    assert told() == f"{detail} Besides, not supported yet: volumes."
     world.pass_s(5)
     world.facts(msgspec.structs.replace(fact, resource_version=world.version()))
     assert told() == detail
@@ -188,4 +188,4 @@ def test_a_pod_beyond_its_gangs_minimum_that_finds_no_room_lacks_one_node() -> N
     world.koordinator("default/a", 3, 2)
     (event,) = of_type(world.plan(), ev.GroupsRefused)
     assert (event.reason, event.needed, event.node_reasons) == ("InsufficientRoom", 1, {"Insufficient cpu": 1})
-    assert event.detail == "gang default/a: its other pods start one by one, and none finds a node."
+    assert event.detail == "gang default/a: 0 of the 1 pods that must start together have a node."
