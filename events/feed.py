@@ -131,7 +131,8 @@ class Feed:
         return None
 
     async def publish(self, messages: Sequence[FeedMessage]) -> None:
-        """Publishes behind what `position` found and what was published since. Raises Interrupted, Denied."""
+        """Publishes behind what `position` found and what was published since. Raises Interrupted, Denied; LogError where
+        somebody else's message took the place of one."""
         done = 0
         while done < len(messages):
             window = messages[done : done + (1 if self.goes_alone else WINDOW)]
@@ -139,7 +140,9 @@ class Feed:
                 *(self._publish(message, self.sequence + behind) for behind, message in enumerate(window)),
                 return_exceptions=True,
             )
-            for answer in answers:
+            for place, answer in enumerate(answers):
+                if isinstance(answer, Refused) and any(isinstance(other, int) for other in answers[place:]):
+                    await self._stands(window[place], self.sequence + place + 1)
                 if isinstance(answer, (Refused, Unanswered)):
                     raise Interrupted(f"{self.stream}: {answer}") from answer
                 if isinstance(answer, BaseException):
@@ -149,6 +152,15 @@ class Feed:
             done += len(window)
             self.sequence += len(window)
             self.goes_alone = False
+
+    async def _stands(self, message: FeedMessage, place: int) -> None:
+        """It was refused, and what comes behind it in its window was not: that expects no more than as many messages as
+        there are. So another feed's, which is the same, is in its place, or somebody else's. Raises LogError."""
+        there = await patiently(self.connection.message_at, self.stream, place)
+        if there is None or there.headers.get(MESSAGE_ID) == message.id:
+            return
+        missing = f"somebody else publishes here, and a message of theirs stands where {message.id} was to stand"
+        raise LogError(f"{self.stream}: {missing}. To begin anew, delete the feed's stream")
 
     async def _publish(self, message: FeedMessage, expected: int) -> int:
         if not self.connection.client.is_connected:  # nats-py would keep it for the next, which may lead to another log

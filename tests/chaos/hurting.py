@@ -147,7 +147,6 @@ class Hurting:
         """JetStream answers on whatever subject a request names, be it of UTF-8 or not (`events/permissions.py`)."""
         onto = {
             "log": f"muster.{CLUSTER}.".encode() + b"\xff",
-            "feed": f"muster-feed.{CLUSTER}.Answer".encode(),
             "lease": lease.subject(CLUSTER, "binder").encode(),
             "snapshot": f"$O.{object_store.bucket(CLUSTER)}.M.{await self._newest_snapshot()}".encode(),
         }

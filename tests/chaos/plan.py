@@ -28,8 +28,9 @@ MEMBERS = ("v100", "p40", "k80")
 NATS = ("one", "two", "three")
 APISERVER, ETCD = "apiserver", "etcd"
 
-ANSWERED = ("log", "feed", "lease", "snapshot")
-"""Where somebody who may only read the feed has a server's answer written."""
+ANSWERED = ("log", "lease", "snapshot")
+"""Where somebody who may only read the feed has a server's answer written. Not into the feed itself: that may take the
+place of a message, and then the feed ends."""
 
 Targets = tuple[tuple[str, ...], ...]
 

@@ -220,6 +220,31 @@ async def test_a_feed_goes_on_behind_what_somebody_else_said(
     await feed.close()
 
 
+async def test_a_message_of_nobodys_that_takes_the_place_of_the_feeds_ends_it(
+    server: EmbeddedServer, log: JetStreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos, seed 60: what came behind it was accepted, as the sequence that it expects was there, and an event
+    was missing without a word."""
+    subject = f"muster-feed.{log.cluster}.PodBound.a.b"
+    told = [FeedMessage(id=f"{number}.0", subject=subject, body=b"{}") for number in range(1, 5)]
+    feed = await Feed.open(server.url, log.cluster)
+    await feed.position()
+    await feed.publish(told[:1])
+    publish = feed._publish
+
+    async def overtaken(message: FeedMessage, expected: int) -> int:
+        if message is told[2]:
+            await feed.connection.client.request(f"muster-feed.{log.cluster}.X", b"")
+        elif message is told[3]:
+            await asyncio.sleep(0.5)
+        return await publish(message, expected)
+
+    monkeypatch.setattr(feed, "_publish", overtaken)
+    with pytest.raises(LogError, match=r"a message of theirs stands where 3\.0 was to stand"):
+        await feed.publish(told[1:])
+    await feed.close()
+
+
 async def test_a_lease_is_kept_whatever_is_said_that_is_none(server: EmbeddedServer, cluster: str) -> None:
     """As it was: whoever held it stepped down."""
     async with connected(server.url) as connection, Lease(connection, cluster, "binder", "me", 1) as held:

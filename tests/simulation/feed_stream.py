@@ -62,7 +62,8 @@ class FeedStream:
             case "STREAM.INFO":
                 return {"config": self.config, "state": {"first_seq": self.first, "last_seq": end}}
             case "STREAM.MSG.GET":
-                return self._told(end) if end else NOT_FOUND
+                place = asked.get("seq") or end
+                return self._told(place) if self.first <= place <= end else NOT_FOUND
         raise NotImplementedError(verb)
 
     def put(self, message: Message) -> dict[str, Any]:
