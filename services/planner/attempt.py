@@ -206,9 +206,10 @@ class Attempt:
         may: list[NodeAssignment] = []
         needs = self.demand.needs
         left = [need.pods for need in needs]
+        needs_of = self._needs_of() if self.demand.taken else []
         done = [0] * len(self.parts)
         for node, index, uid in self.demand.taken:
-            wanted = [at for at, need in enumerate(needs) if index in need.parts and left[at] > 0]
+            wanted = [at for at in needs_of[index] if left[at] > 0]
             for at in wanted:
                 left[at] -= 1
             together = any(needs[at].together for at in wanted)
@@ -224,3 +225,11 @@ class Attempt:
         group = self.group
         whole = limits.by_node(must) if self._compact else tuple(must)
         return GangPlaced(group=group.key, partition=group.partition, required=whole, optional=tuple(may))
+
+    def _needs_of(self) -> list[list[int]]:
+        """For each part the needs that its pods count for."""
+        found: list[list[int]] = [[] for _ in self.parts]
+        for at, need in enumerate(self.demand.needs):
+            for index in need.parts:
+                found[index].append(at)
+        return found

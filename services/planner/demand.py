@@ -6,10 +6,11 @@ must have a node before any of the group is bound. Each `attempt` places the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from services.planner.placement import Places, Room
+from services.planner.placement import Places
 from services.planner.roll import Quota, Roll
 from services.state import fits
 from services.state.class_info import ClassInfo
@@ -17,6 +18,9 @@ from services.state.fold import State
 from services.state.nodes import NodeTable
 from services.state.nominations import claims_of, only_task
 from services.state.records import Group
+
+if TYPE_CHECKING:
+    from services.planner.core import Cycle
 
 SORTED_BY_NODES = 16
 """Classes, at most, that are put in an order by how many nodes take them: all nodes are looked at, in one piece."""
@@ -78,11 +82,13 @@ class Demand(NamedTuple):
                 yield order
 
 
-def demand_of(state: State, room: Room, group: Group, rolls: list[Roll]) -> Demand | None:
-    """What these gangs of the group ask for. None: all of their pods ask for what no rule here does yet.
+def demand_of(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, None, Demand | None]:
+    """What these gangs of the group ask for. None: all of their pods ask for what no rule here does yet. In slices, as
+    room may be nominated for each of its pods.
 
     Classes with such a constraint are left out: a gang that needs them was refused before.
     """
+    state = cycle.state
     parts: list[Part] = []
     needs: list[Need] = []
     for roll in rolls:
@@ -96,7 +102,7 @@ def demand_of(state: State, room: Room, group: Group, rolls: list[Roll]) -> Dema
             needs.append(Need(tuple(range(first, len(parts))), roll.whole.lacks, roll.together))
     if not parts:
         return None
-    taken, left = _take_nominated(state, room, group, parts)
+    taken, left = yield from _take_nominated(cycle, group, parts)
     return Demand(parts, needs, _orders(state.table, parts), taken, left)
 
 
@@ -153,15 +159,40 @@ class Nominated(NamedTuple):
     """Room that is nominated for one pod of a class."""
 
     gang: str
-    """Whose pods may have it; empty: any of the group."""
+    """Whose pods may have it; empty: any of the group, of whatever task."""
     task: str
-    """As `gang`."""
+    """Of the gang; empty: any."""
     node: str
     scheduling_class: str
 
-    def is_for(self, part: Part) -> bool:
-        ours = self.gang in ("", part.gang) and self.task in ("", part.task)
-        return ours and part.info.fact.digest == self.scheduling_class
+
+class Meant:
+    """Parts by the room that may be nominated for them, and how many of their pods took some.
+
+    Each nomination is looked up: a gang that lost thousands of pods has as many nominations, and may have as many parts.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._used = [0] * len(parts)
+        self._left: dict[tuple[str, str, str], deque[int]] = {}
+        """(class, gang, task), as a nomination says them → its parts in order. A part whose pods are used up goes when it
+        comes first."""
+        for index, part in enumerate(parts):
+            for whose in {(part.gang, part.task), (part.gang, ""), ("", "")}:
+                self._left.setdefault((part.info.fact.digest, *whose), deque()).append(index)
+
+    def first(self, one: Nominated) -> int | None:
+        """The first part that the room is for and has a pod that took none."""
+        left = self._left.get((one.scheduling_class, one.gang, one.task), ())
+        while left and self._used[left[0]] == len(self._parts[left[0]].uids):
+            left.popleft()
+        return left[0] if left else None
+
+    def use(self, index: int) -> str:
+        """The part's next pod takes some."""
+        self._used[index] += 1
+        return self._parts[index].uids[self._used[index] - 1]
 
 
 def _nominated(state: State, group: Group) -> Iterator[Nominated]:
@@ -176,22 +207,31 @@ def _nominated(state: State, group: Group) -> Iterator[Nominated]:
         yield Nominated("", "", claim.node, claim.scheduling_class)
 
 
-def _take_nominated(state: State, room: Room, group: Group, parts: Sequence[Part]) -> tuple[Taken, Places]:
+def _take_nominated(cycle: Cycle, group: Group, parts: Sequence[Part]) -> Generator[None, None, tuple[Taken, Places]]:
     """Pods go where room is nominated for them, those first that the log saw first. Room for one task alone comes first:
     any other may be for any of the pods. And the room that no pod of its class is there for."""
     taken: Taken = []
     left: Places = {}
-    table = state.table
-    used = [0] * len(parts)
-    for one in sorted(_nominated(state, group), key=lambda one: not one.task):
+    nominated: list[Nominated] = []
+    for one in _nominated(cycle.state, group):
+        nominated.append(one)
+        cycle.pods_named += 1
+        if cycle.slice_over():
+            yield
+    table, meant = cycle.state.table, Meant(parts if nominated else ())
+    for one in sorted(nominated, key=lambda one: not one.task):
+        cycle.pods_named += 1
+        if cycle.slice_over():
+            yield
         row = table.rows.get(one.node)
         if row is None:
             continue
-        meant = (index for index, part in enumerate(parts) if used[index] < len(part.uids) and one.is_for(part))
-        index = next(meant, None)
+        index = meant.first(one)
         if index is None:
             left.setdefault(table.classes[one.scheduling_class], []).append((row, 1))
-        elif fits.admits(table, parts[index].info, row) and not room.overdrawn(parts[index].info, row):
-            taken.append((one.node, index, parts[index].uids[used[index]]))
-            used[index] += 1
+            continue
+        info = parts[index].info
+        yield from fits.columns_in_slices(table, info)
+        if fits.admits(table, info, row) and not cycle.room.overdrawn(info, row):
+            taken.append((one.node, index, meant.use(index)))
     return taken, left

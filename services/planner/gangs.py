@@ -158,7 +158,7 @@ def _place(cycle: Cycle, group: Group, rolls: list[Roll]) -> Generator[None, Non
     chosen by what is nearest to free, and may be an arrangement that no order finds by its score. Else the needs of pods
     that start together, in the first order that meets these: others find a node one by one.
     """
-    demand = demand_of(cycle.state, cycle.room, group, rolls)
+    demand = yield from demand_of(cycle, group, rolls)
     if demand is None:
         digests = (digest for roll in rolls for digest in roll.whole.census.placeable)
         return not_supported(_unsupported(cycle, next(digests)))

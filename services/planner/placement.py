@@ -32,6 +32,8 @@ from services.state.resources import BASE_RESOURCES
 
 CPU, MEMORY, _, PODS = range(len(BASE_RESOURCES))
 """Columns of the table."""
+STEP_ROWS = 512
+"""Beside its rows a step takes as long as to scan so many: what a gang of thousands of classes costs on a few nodes."""
 CHUNK_PODS = 256
 """Pods that are spread in one step; bounds the table of pairs."""
 WHOLE_BITS = 30
@@ -221,7 +223,7 @@ class Room:
     # ------------------------------------------------------------------------------------------------------------ keys
 
     def _step(self, info: ClassInfo, pods: int, seed: int) -> tuple[Rows, Ints]:
-        self.rows_scanned += self.table.size
+        self.rows_scanned += self.table.size + STEP_ROWS
         usable = fits.feasible(self.table, info)
         roomy = self._has_room(info)
         if roomy is not None:
