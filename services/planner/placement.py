@@ -439,10 +439,9 @@ def _avoids(table: NodeTable) -> bool:
 
 def _preference(table: NodeTable, info: ClassInfo, rows: masks.Rows) -> Ints:
     def avoided(tainted: Taints) -> int:
-        met = [taint for taint in tainted[1] if taint.effect == _AVOIDED]
-        return sum(not any(fits.tolerates(t, taint) for t in info.fact.tolerations) for taint in met)
+        return sum(taint.effect == _AVOIDED and not tolerations.cover(taint) for taint in tainted[1])
 
-    preferred = info.fact.preferred_affinity
+    tolerations, preferred = info.constraint.tolerations, info.fact.preferred_affinity
     whole = sum(term.weight for term in preferred) or 1
     total = fits.of_taints(table, rows, avoided) * -PREFERENCE_WEIGHT
     for wish in preferred:

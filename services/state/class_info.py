@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from events.facts import SchedulingClassObserved
+from events.objects import Toleration
 from services.state.resources import NOWHERE
+from services.state.tolerations import Tolerations
 
 
 class Constraint:
     """What classes say of the nodes that they may go to, and how many say it."""
 
-    __slots__ = ("classes", "said")
+    __slots__ = ("classes", "said", "tolerations")
 
-    def __init__(self, said: tuple[Any, ...]) -> None:
+    def __init__(self, said: tuple[Any, ...], tolerations: Iterable[Toleration]) -> None:
         self.said = said
+        self.tolerations = Tolerations(tolerations)
         self.classes = 0
 
 

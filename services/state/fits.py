@@ -7,7 +7,6 @@ NodeDeclaredFeatures. Readiness counts through taints only.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -16,18 +15,16 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint
 from services.state.class_info import ClassInfo
+from services.state.integers import OF_LABELS, read
 from services.state.masks import Rows
 from services.state.nodes import Ints, Mask, NodeTable, Taints
 from services.state.resources import NOWHERE
+from services.state.tolerations import Tolerations
 
 Filters = npt.NDArray[np.int8]
 
-_OF_LABELS = re.compile(r"[0-9]{1,253}", re.ASCII)
-"""What a node selector compares: no label's value has a sign. Python's int() takes underscores and spaces, too."""
-_OF_TAINTS = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
-"""What a toleration compares: a decimal integer (KEP-5471), not ``007``."""
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 """Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
 _WERE_UNSCHEDULABLE = "node(s) were unschedulable"
@@ -35,6 +32,8 @@ _EVERY_ADDRESS = "0.0.0.0"
 _NO_ADDRESS: frozenset[str] = frozenset()
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
+TAINTED_ROWS = 32
+"""To judge one node's taints takes as long as to look so many rows up."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -42,51 +41,13 @@ NO_LIMIT = 1 << 40
 # ------------------------------------------------------------------------------------------------------ what a node is
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Kubernetes' ToleratesTaint: empty effect and empty key with Exists match everything."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "Exists":
-            return True
-        case "" | "Equal":
-            return bool(toleration.key) and toleration.value == taint.value
-        case "Gt" | "Lt":
-            return _compares(toleration.operator, taint.value, toleration.value, _OF_TAINTS)
-    return False
-
-
-def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> Taint | None:
-    """The first taint that keeps the pod off: NoSchedule or NoExecute and tolerated by none."""
-    for taint in taints:
-        if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in tolerations):
-            return taint
-    return None
-
-
-def turned_away(tainted: Taints, tolerations: tuple[Toleration, ...]) -> str:
+def turned_away(tainted: Taints, tolerations: Tolerations) -> str:
     """Why nodes that are tainted like this turn the pod away; empty: they do not."""
     unschedulable, taints = tainted
-    if unschedulable and untolerated((_UNSCHEDULABLE,), tolerations):
+    if unschedulable and not tolerations.cover(_UNSCHEDULABLE):
         return _WERE_UNSCHEDULABLE
-    taint = untolerated(taints, tolerations)
+    taint = tolerations.untolerated(taints)
     return "" if taint is None else f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-
-
-def _compares(operator: str, found: str, wanted: str, integer: re.Pattern[str]) -> bool:
-    """Whether both are integers, of 64 bits, and compare like this."""
-    one, other = _read(found, integer), _read(wanted, integer)
-    if one is None or other is None:
-        return False
-    return one > other if operator == "Gt" else one < other
-
-
-def _read(text: str, integer: re.Pattern[str]) -> int | None:
-    """The integer of 64 bits that is written there."""
-    number = int(text) if integer.fullmatch(text) else None
-    return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
 def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
@@ -101,12 +62,16 @@ def _value_matches(requirement: SelectorRequirement, value: str | None) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            return (
-                value is not None
-                and len(requirement.values) == 1
-                and _compares(requirement.operator, value, requirement.values[0], _OF_LABELS)
-            )
+            return value is not None and len(requirement.values) == 1 and _compares(requirement, value)
     return False
+
+
+def _compares(requirement: SelectorRequirement, value: str) -> bool:
+    """Whether both are integers, of 64 bits, and compare like this."""
+    found, wanted = read(value, OF_LABELS), read(requirement.values[0], OF_LABELS)
+    if found is None or wanted is None:
+        return False
+    return found > wanted if requirement.operator == "Gt" else found < wanted
 
 
 def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:
@@ -132,12 +97,12 @@ def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) 
 
 def _compared(table: NodeTable, requirement: SelectorRequirement, codes: dict[str, int]) -> Mask:
     """Which of a label's values, in the order of their codes, compare with the requirement's as it says."""
-    wanted = _read(requirement.values[0], _OF_LABELS) if len(requirement.values) == 1 else None
+    wanted = read(requirement.values[0], OF_LABELS) if len(requirement.values) == 1 else None
     if wanted is None:
         return np.zeros(len(codes), np.bool_)
     kept = table.cache.get(("numbers", requirement.key))
     if kept is None or kept[0] is not codes:
-        numbers = [_read(value, _OF_LABELS) for value in codes]
+        numbers = [read(value, OF_LABELS) for value in codes]
         found = np.array([number or 0 for number in numbers], np.int64)
         numeric = np.array([number is not None for number in numbers], np.bool_)
         kept = table.cache["numbers", requirement.key] = codes, found, numeric
@@ -209,8 +174,11 @@ def nodes_named(info: ClassInfo) -> set[str] | None:
 def of_taints(table: NodeTable, rows: Rows, judge: Callable[[Taints], bool | int]) -> npt.NDArray[Any]:
     """For each of the rows what `judge` says of its taints."""
     if not isinstance(rows, slice):
+        table.rows_looked_at += len(rows) * TAINTED_ROWS
         return np.array([judge(table.tainted(row)) for row in rows.tolist()])
-    return np.array([judge(tainted) for tainted in table.taint_sets])[table.taint_codes]
+    sets = table.taint_sets
+    table.rows_looked_at += len(sets) * TAINTED_ROWS
+    return np.array([judge(tainted) for tainted in sets])[table.taint_codes]
 
 
 FITS, FEATURELESS, UNSELECTED, TAINTED, OTHERS, EMPTY = range(6)
@@ -241,7 +209,7 @@ def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Filters:
     down = {
         FEATURELESS: ~_labelled(table, info, rows, declared=True),
         UNSELECTED: ~_selected(table, info, rows),
-        TAINTED: of_taints(table, rows, lambda tainted: bool(turned_away(tainted, info.fact.tolerations))),
+        TAINTED: of_taints(table, rows, lambda tainted: bool(turned_away(tainted, info.constraint.tolerations))),
         OTHERS: np.bool_(False) if only is None else ~_names(table, only, rows),
         EMPTY: ~present,
     }
@@ -390,7 +358,7 @@ def _turned_away(table: NodeTable, rows: Mask, info: ClassInfo) -> Counter[str]:
     away: Counter[str] = Counter()
     for tainted, here in zip(table.taint_sets, nodes, strict=True):
         if here:
-            away[turned_away(tainted, info.fact.tolerations)] += here
+            away[turned_away(tainted, info.constraint.tolerations)] += here
     named = sorted(away.keys() - {_WERE_UNSCHEDULABLE}, key=lambda reason: (-away[reason], reason))
     for reason in named[MOST_TAINTS:]:
         away[_OTHER_TAINTS] += away.pop(reason)

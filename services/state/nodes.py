@@ -63,7 +63,7 @@ class NodeTable:
     """Rows for the nodes that have a fact. `size` rows are in use; some of them may be empty (not `present`)."""
 
     rows_looked_at = 0
-    """For requirements on labels, ever: measures the work, for slicing."""
+    """For requirements on labels, and for taints, ever: measures the work, for slicing."""
 
     def __init__(self) -> None:
         self.resources = Resources()
@@ -306,7 +306,7 @@ class NodeTable:
         )
         constraint = self.constraints.get(said)
         if constraint is None:
-            constraint = self.constraints[said] = Constraint(said)
+            constraint = self.constraints[said] = Constraint(said, fact.tolerations)
         constraint.classes += 1
         if not self._free_numbers:
             self._free_dropped()

@@ -11,7 +11,7 @@ from services.simulator.cluster import SimulatedCluster
 from services.simulator.daemons import TOLERATED, aimed_at, target, tolerations
 from services.simulator.daemons import takes as taken
 from services.simulator.workloads import pods_of
-from services.state.fits import untolerated
+from services.state.tolerations import Tolerations
 from tests.simulator.objects import Object, node, template, workload
 from tests.waiting import until
 
@@ -123,7 +123,7 @@ def test_a_toleration_means_here_what_it_means_to_muster(operator: str, key: str
         said = {"key": key, "operator": operator, "value": value, "effect": effect}
         for found in ("", "5", "6", "x"):
             has = Taint(key="k", value=found, effect="NoSchedule")
-            expected = untolerated((has,), (Toleration(**said),)) is None
+            expected = Tolerations([Toleration(**said)]).cover(has)
             daemons, tainted = daemon_set(tolerations=[said]), labelled("n", taint("k", value=found))
             assert (takes(daemons, tainted) == ["n"]) is expected, (said, found)
 

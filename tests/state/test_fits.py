@@ -14,6 +14,7 @@ from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm
 from services.state import fits
 from services.state.masks import EVERY
 from services.state.nodes import NodeTable
+from services.state.tolerations import Tolerations
 from tests.facts import scheduling_class
 from tests.state import naive
 from tests.world import World
@@ -230,13 +231,13 @@ TAINT = Taint(key="gpu", value="yes", effect="NoSchedule")
     ],
 )
 def test_tolerates_as_kubernetes_does(given_toleration: Toleration, expected: bool) -> None:
-    assert fits.tolerates(given_toleration, TAINT) is expected
+    assert Tolerations([given_toleration]).cover(TAINT) is expected
 
 
 @pytest.mark.parametrize(("operator", "value", "expected"), [("Gt", "4", True), ("Gt", "5", False), ("Lt", "6", True)])
 def test_numeric_tolerations_compare_the_taints_value(operator: str, value: str, expected: bool) -> None:
     taint = Taint(key="sla", value="5", effect="NoSchedule")
-    assert fits.tolerates(toleration("sla", operator, value), taint) is expected
+    assert Tolerations([toleration("sla", operator, value)]).cover(taint) is expected
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_numeric_tolerations_compare_the_taints_value(operator: str, value: str,
 def test_tolerations_compare_decimal_integers(operator: str, value: str, taint: str, expected: bool) -> None:
     """KEP-5471: values are decimal integers of 64 bits without zeros in front; others tolerate nothing."""
     found = Taint(key="sla", value=taint, effect="NoSchedule")
-    assert fits.tolerates(toleration("sla", operator, value), found) is expected
+    assert Tolerations([toleration("sla", operator, value)]).cover(found) is expected
 
 
 def why_not(world: World, digest: str) -> dict[str, int]:
@@ -335,7 +336,7 @@ def field(operator: str, name: str) -> SelectorRequirement:
 
 
 def test_prefer_no_schedule_keeps_nobody_off() -> None:
-    assert fits.untolerated((Taint(key="x", value="", effect="PreferNoSchedule"),), ()) is None
+    assert Tolerations(()).untolerated([Taint(key="x", value="", effect="PreferNoSchedule")]) is None
 
 
 def nodes_for(affinity: tuple[SelectorTerm, ...] | None, **labels: str) -> bool:
