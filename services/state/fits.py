@@ -32,8 +32,8 @@ _EVERY_ADDRESS = "0.0.0.0"
 _NO_ADDRESS: frozenset[str] = frozenset()
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
-TAINTED_ROWS = 32
-"""To judge one node's taints takes as long as to look so many rows up."""
+FACT_ROWS = 32
+"""To look at one node's own label, or to judge its taints, takes as long as to look so many rows up in a column."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -76,6 +76,7 @@ def _compares(requirement: SelectorRequirement, value: str) -> bool:
 
 def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:
     if not isinstance(rows, slice):
+        table.rows_looked_at += (len(rows) + 1) * FACT_ROWS
         values = [table.label(row, requirement.key) for row in rows.tolist()]
         met = {value: _value_matches(requirement, value) for value in dict.fromkeys(values)}
         return np.array([met[value] for value in values], np.bool_)
@@ -174,10 +175,10 @@ def nodes_named(info: ClassInfo) -> set[str] | None:
 def of_taints(table: NodeTable, rows: Rows, judge: Callable[[Taints], bool | int]) -> npt.NDArray[Any]:
     """For each of the rows what `judge` says of its taints."""
     if not isinstance(rows, slice):
-        table.rows_looked_at += len(rows) * TAINTED_ROWS
+        table.rows_looked_at += len(rows) * FACT_ROWS
         return np.array([judge(table.tainted(row)) for row in rows.tolist()])
     sets = table.taint_sets
-    table.rows_looked_at += len(sets) * TAINTED_ROWS
+    table.rows_looked_at += len(sets) * FACT_ROWS
     return np.array([judge(tainted) for tainted in sets])[table.taint_codes]
 
 

@@ -84,8 +84,8 @@ def test_to_judge_taints_counts_as_work() -> None:
         table.put(node(f"n{number}", {"pods": 8}, taints=(Taint(key="of", value=str(number), effect="NoSchedule"),)))
     table.add_class(scheduling_class("c", {"pods": 1}))
     fits.filtered(table, table.classes["c"])
-    assert table.rows_looked_at >= nodes * fits.TAINTED_ROWS
+    assert table.rows_looked_at >= nodes * fits.FACT_ROWS
     before = table.rows_looked_at
     table.put(node("n0", {"pods": 8}))
     fits.filtered(table, table.classes["c"])
-    assert table.rows_looked_at - before == fits.TAINTED_ROWS
+    assert table.rows_looked_at - before == fits.FACT_ROWS
