@@ -33,6 +33,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (nodes, "PENDING", 40),
     (nodes, "FEW", 3),
     (nodes, "LABELS_KEPT", 1),
+    (nodes, "SLICE_LOOKED", 0),
     (masks, "MASKED_BYTES", 1),
     (masks, "RECENT", 0),
     (nodes, "RECOUNTED", 2),

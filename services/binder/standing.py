@@ -253,8 +253,8 @@ class Standing:
             info = table.classes[digest]
             if self._pace.over_before_class():
                 yield
-            if info.constraint not in table.filtered:  # asked here, too: a generator costs each single pod
-                yield from fits.columns_in_slices(table, info)
+            if not table.filtered.known(table, info):  # asked here, too: a generator costs each single pod
+                yield from fits.filtered_in_slices(table, info)
             unfit = self._unfit(info, of_class)
             if unfit:
                 return Fault("NodeUnfit", unfit, "")

@@ -161,7 +161,8 @@ class Cycle:
 
     def place_in_slices(self, info: ClassInfo, pods: int, group: Group) -> Generator[None, None, Placed]:
         """`Room.place`, with a yield whenever a slice is over."""
-        yield from fits.columns_in_slices(self.state.table, info, preferred=True)
+        yield from fits.filtered_in_slices(self.state.table, info)
+        yield from self.room.preference_in_slices(info)
         placed: Placed = []
         for step in self.room.steps(info, pods, self.seed(group)):
             placed += step

@@ -231,7 +231,7 @@ def _take_nominated(cycle: Cycle, group: Group, parts: Sequence[Part]) -> Genera
             left.setdefault(table.classes[one.scheduling_class], []).append((row, 1))
             continue
         info = parts[index].info
-        yield from fits.columns_in_slices(table, info)
+        yield from fits.filtered_in_slices(table, info)
         if fits.admits(table, info, row) and not cycle.room.overdrawn(info, row):
             taken.append((one.node, index, meant.use(index)))
     return taken, left

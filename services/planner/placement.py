@@ -16,7 +16,7 @@ names alone and differs from group to group. All keys are distinct integers; no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import NamedTuple, cast
 
@@ -220,17 +220,20 @@ class Room:
                 mask = enough if mask is None else np.logical_and(mask, enough, out=mask)
         return mask
 
-    # ------------------------------------------------------------------------------------------------------------ keys
-
-    def _step(self, info: ClassInfo, pods: int, seed: int) -> tuple[Rows, Ints]:
-        self.rows_scanned += self.table.size + STEP_ROWS
+    def _usable(self, info: ClassInfo) -> Mask:
+        """Rows that take one more pod. Do not write to it."""
         usable = fits.feasible(self.table, info)
         roomy = self._has_room(info)
         if roomy is not None:
             usable = usable & roomy
         ports = self.ports_free(info)
-        if ports is not None:
-            usable = usable & ports
+        return usable if ports is None else usable & ports
+
+    # ------------------------------------------------------------------------------------------------------------ keys
+
+    def _step(self, info: ClassInfo, pods: int, seed: int) -> tuple[Rows, Ints]:
+        self.rows_scanned += self.table.size + STEP_ROWS
+        usable = self._usable(info)
         if not usable.any():  # as for most that waits: no need to compare nodes
             # From its first use on a share goes down by what each pod takes, rounded. When that is, decides: so it is
             # used here, too, as it was when older logs were written.
@@ -309,6 +312,12 @@ class Room:
     def _bounded(self, share: Ints) -> Ints:
         """A node may hold far more than it offers now."""
         return share if self.own is None else cast(Ints, np.clip(share, -_FAR, _FAR))
+
+    def preference_in_slices(self, info: ClassInfo) -> Generator[None, None, None]:
+        """Find out which nodes the class would like, where one takes it: thousands of expressions may say it."""
+        preferences = self.table.preferences
+        if info.fact.preferred_affinity and not preferences.known(self.table, info) and self._usable(info).any():
+            yield from preferences.in_slices(self.table, info, _preference)
 
     def _preference(self, info: ClassInfo) -> Ints | None:
         """Preferred node affinity and PreferNoSchedule taints, 0 … `PREFERENCE_WEIGHT` or below 0; None: none asked."""
@@ -437,7 +446,7 @@ def _avoids(table: NodeTable) -> bool:
     return cast(bool, table.cache["avoids"])
 
 
-def _preference(table: NodeTable, info: ClassInfo, rows: masks.Rows) -> Ints:
+def _preference(table: NodeTable, info: ClassInfo, rows: masks.Rows) -> Generator[None, None, Ints]:
     def avoided(tainted: Taints) -> int:
         return sum(taint.effect == _AVOIDED and not tolerations.cover(taint) for taint in tainted[1])
 
@@ -445,7 +454,7 @@ def _preference(table: NodeTable, info: ClassInfo, rows: masks.Rows) -> Ints:
     whole = sum(term.weight for term in preferred) or 1
     total = fits.of_taints(table, rows, avoided) * -PREFERENCE_WEIGHT
     for wish in preferred:
-        total += fits.term_mask(table, wish.term, rows) * (wish.weight * PREFERENCE_WEIGHT // whole)
+        total += (yield from fits.term_mask(table, wish.term, rows)) * (wish.weight * PREFERENCE_WEIGHT // whole)
     return total
 
 

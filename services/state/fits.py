@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -19,11 +20,14 @@ from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm
 from services.state.class_info import ClassInfo
 from services.state.integers import OF_LABELS, read
 from services.state.masks import Rows
-from services.state.nodes import Ints, Mask, NodeTable, Taints
+from services.state.nodes import FACT_ROWS, Ints, Mask, NodeTable, Taints
 from services.state.resources import NOWHERE
 from services.state.tolerations import Tolerations
 
 Filters = npt.NDArray[np.int8]
+InSlices = Generator[None, None, Mask]
+"""A mask, when enough was looked at for it."""
+_key_of = attrgetter("key")
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 """Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
@@ -32,8 +36,6 @@ _EVERY_ADDRESS = "0.0.0.0"
 _NO_ADDRESS: frozenset[str] = frozenset()
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
-FACT_ROWS = 32
-"""To look at one node's own label, or to judge its taints, takes as long as to look so many rows up in a column."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -76,12 +78,12 @@ def _compares(requirement: SelectorRequirement, value: str) -> bool:
 
 def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) -> Mask:
     if not isinstance(rows, slice):
-        table.rows_looked_at += (len(rows) + 1) * FACT_ROWS
+        table.rows_looked_at += (len(rows) + len(requirement.values) + 1) * FACT_ROWS
         values = [table.label(row, requirement.key) for row in rows.tolist()]
         met = {value: _value_matches(requirement, value) for value in dict.fromkeys(values)}
         return np.array([met[value] for value in values], np.bool_)
     codes, column = table.labels(requirement.key)
-    table.rows_looked_at += len(column)
+    table.rows_looked_at += len(column) + len(requirement.values) * FACT_ROWS
     allowed = np.zeros(len(codes) + 1, np.bool_)
     allowed[0] = _value_matches(requirement, None)
     match requirement.operator:  # without a look at each value that some node has
@@ -115,6 +117,7 @@ def _field_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) 
     """Only `_NAME` exists, with In and NotIn (DaemonSets name their node so)."""
     if requirement.key != _NAME:
         return np.zeros_like(table.present[rows])
+    table.rows_looked_at += len(requirement.values) * FACT_ROWS
     mask = _names(table, requirement.values, rows)
     return ~mask if requirement.operator == "NotIn" else mask
 
@@ -126,35 +129,43 @@ def _names(table: NodeTable, names: Iterable[str], rows: Rows) -> Mask:
     return mask[rows]
 
 
-def term_mask(table: NodeTable, term: SelectorTerm, rows: Rows) -> Mask:
+def term_mask(table: NodeTable, term: SelectorTerm, rows: Rows) -> InSlices:
     """Which of the rows match the term; a term without requirements matches none, as in Kubernetes."""
     if not term.match_expressions and not term.match_fields:
         return np.zeros_like(table.present[rows])
     mask = table.present[rows].copy()
-    for requirement in term.match_expressions:
+    for requirement in sorted(
+        term.match_expressions, key=_key_of
+    ):  # a label's column may be gone when others had a turn
         mask &= _label_mask(table, requirement, rows)
+        if table.slice_over():
+            yield
     for requirement in term.match_fields:
         mask &= _field_mask(table, requirement, rows)
+        if table.slice_over():
+            yield
     return mask
 
 
-def _selected(table: NodeTable, info: ClassInfo, rows: Rows) -> Mask:
-    mask = _labelled(table, info, rows, declared=False)
+def _selected(table: NodeTable, info: ClassInfo, rows: Rows) -> InSlices:
+    mask = yield from _labelled(table, info, rows, declared=False)
     if info.fact.required_affinity is not None:
         either = np.zeros(len(mask), np.bool_)
         for term in info.fact.required_affinity:
-            either |= term_mask(table, term, rows)
+            either |= yield from term_mask(table, term, rows)
         mask &= either
     return mask
 
 
-def _labelled(table: NodeTable, info: ClassInfo, rows: Rows, *, declared: bool) -> Mask:
+def _labelled(table: NodeTable, info: ClassInfo, rows: Rows, *, declared: bool) -> InSlices:
     """Which of the rows have what the class's node selector asks for: of the features that nodes declare, or of their
     labels."""
     mask = table.present[rows].copy()
     for key, value in info.fact.node_selector.items():
         if key.startswith(DECLARED) == declared:
             mask &= _label_mask(table, SelectorRequirement(key=key, operator="In", values=(value,)), rows)
+            if table.slice_over():
+                yield
     return mask
 
 
@@ -192,28 +203,21 @@ def filtered(table: NodeTable, info: ClassInfo) -> Filters:
     return table.filtered.of(table, info, _filtered)
 
 
-def columns_in_slices(table: NodeTable, info: ClassInfo, *, preferred: bool = False) -> Generator[None, None, None]:
-    """Make the columns of the labels that the class asks for, unless its mask is there, with a yield behind each.
-    `preferred`: of those that it would like, too, for whoever scores nodes."""
-    fact = info.fact
-    keys: list[str] = []
-    if info.constraint not in table.filtered:
-        keys += fact.node_selector or ()
-        keys += (one.key for term in fact.required_affinity or () for one in term.match_expressions)
-    if preferred and info.constraint not in table.preferences:
-        keys += (one.key for wish in fact.preferred_affinity for one in wish.term.match_expressions)
-    yield from table.columns_in_slices(keys)
+def filtered_in_slices(table: NodeTable, info: ClassInfo) -> Generator[None, None, None]:
+    """Find that out, unless it is known: whoever asks next need not wait."""
+    return table.filtered.in_slices(table, info, _filtered)
 
 
-def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Filters:
+def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Generator[None, None, Filters]:
     present, only = table.present[rows], nodes_named(info)
     down = {
-        FEATURELESS: ~_labelled(table, info, rows, declared=True),
-        UNSELECTED: ~_selected(table, info, rows),
+        FEATURELESS: ~(yield from _labelled(table, info, rows, declared=True)),
+        UNSELECTED: ~(yield from _selected(table, info, rows)),
         TAINTED: of_taints(table, rows, lambda tainted: bool(turned_away(tainted, info.constraint.tolerations))),
-        OTHERS: np.bool_(False) if only is None else ~_names(table, only, rows),
         EMPTY: ~present,
     }
+    if only is not None:
+        down[OTHERS] = ~_names(table, only, rows)
     first = np.zeros(len(present), np.int8)
     for which, those in down.items():
         np.maximum(first, those * np.int8(which), out=first)

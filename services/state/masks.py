@@ -2,24 +2,29 @@
 
 A mask is an array over the table's rows, and each of its values depends on that row's node alone. So when nodes changed
 since a mask was asked for last, it is evaluated anew for their rows only.
+
+One pod may have thousands of expressions. So a mask is evaluated in slices, for those who ask for that before they use
+it (`Masks.in_slices`), and else in one go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from services.state.slices import at_once
+
 if TYPE_CHECKING:
     from services.state.class_info import ClassInfo, Constraint
     from services.state.nodes import NodeTable
 
 Rows = npt.NDArray[np.intp] | slice
-Evaluate = Callable[["NodeTable", "ClassInfo", Rows], npt.NDArray[Any]]
-"""What a class's constraint says of these rows."""
+Evaluate = Callable[["NodeTable", "ClassInfo", Rows], Generator[None, None, npt.NDArray[Any]]]
+"""What a class's constraint says of these rows, in slices."""
 EVERY = slice(None)
 """All rows."""
 MASKED_BYTES = 1 << 28
@@ -60,24 +65,39 @@ class Masks:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __contains__(self, constraint: Constraint) -> bool:
-        """Whether there is a mask of it."""
-        return constraint in self._kept
+    def known(self, table: NodeTable, info: ClassInfo) -> bool:
+        """Whether there is a mask of the class's constraint, as of now."""
+        mask = self._kept.get(info.constraint)
+        return mask is not None and mask.version == table.version
 
     def of(self, table: NodeTable, info: ClassInfo, evaluate: Evaluate) -> npt.NDArray[Any]:
         """The mask of the class's constraint, as of now. Do not write to it."""
         mask = self._kept.pop(info.constraint, None)
-        if mask is None:
-            self._missed += 1
-            mask = _Kept(evaluate(table, info, EVERY), table.version)
-            self._make_room(mask.values.nbytes, len(table.constraints))
-        elif mask.version != table.version:
-            rows = table.changed_since(mask.version)
-            mask.values[rows] = evaluate(table, info, rows)
-            mask.version = table.version
+        if mask is None or mask.version != table.version:
+            mask = at_once(self._renewed(mask, table, info, evaluate))
         mask.asked = self._missed
         self._kept[info.constraint] = mask
         return mask.values
+
+    def in_slices(self, table: NodeTable, info: ClassInfo, evaluate: Evaluate) -> Generator[None, None, None]:
+        """Evaluate the mask of the class's constraint where it is not known as of now: the next who asks finds it."""
+        if not self.known(table, info):
+            mask = yield from self._renewed(self._kept.get(info.constraint), table, info, evaluate)
+            mask.asked = self._missed
+            self._kept[info.constraint] = mask
+
+    def _renewed(
+        self, mask: _Kept | None, table: NodeTable, info: ClassInfo, evaluate: Evaluate
+    ) -> Generator[None, None, _Kept]:
+        if mask is None:
+            mask = _Kept((yield from evaluate(table, info, EVERY)), table.version)
+            self._missed += 1
+            self._make_room(mask.values.nbytes, len(table.constraints))
+        else:
+            rows = table.changed_since(mask.version)
+            mask.values[rows] = yield from evaluate(table, info, rows)
+            mask.version = table.version
+        return mask
 
     def _make_room(self, mask_bytes: int, constraints: int) -> None:
         if self._kept and (len(self._kept) + 1) * mask_bytes > MASKED_BYTES // self._portion:

@@ -59,11 +59,19 @@ RECOUNTED = 1 << 12
 that any row may have changed."""
 
 
+FACT_ROWS = 32
+"""To look at one node's own label, or to judge its taints, takes as long as to look so many rows up in a column."""
+SLICE_LOOKED = 200_000
+"""Rows looked at between two yields: some milliseconds."""
+
+
 class NodeTable:
     """Rows for the nodes that have a fact. `size` rows are in use; some of them may be empty (not `present`)."""
 
     rows_looked_at = 0
     """For requirements on labels, and for taints, ever: measures the work, for slicing."""
+    _sliced = 0
+    """That it was when a slice was over."""
 
     def __init__(self) -> None:
         self.resources = Resources()
@@ -393,6 +401,7 @@ class NodeTable:
             if key not in self._keys:  # somebody may ask for thousands that no node has
                 return codes, np.zeros(len(self.present), np.int32)
             column = np.zeros(len(self.present), np.int32)
+            self.rows_looked_at += len(self.rows) * FACT_ROWS  # at 50,000 nodes this takes some 20 ms
             for row in self.rows.values():
                 fact = self.facts[row]
                 if fact is not None:
@@ -402,13 +411,12 @@ class NodeTable:
             found = self._labels[key] = (codes, column)
         return found
 
-    def columns_in_slices(self, keys: Iterable[str]) -> Generator[None, None, None]:
-        """Make the columns of these labels that there are not yet, with a yield behind each: at 50,000 nodes one takes
-        some 20 ms."""
-        for key in keys:
-            if key not in self._labels and key in self._keys:
-                self.labels(key)
-                yield
+    def slice_over(self) -> bool:
+        """Whether so many rows were looked at that the next slice is to begin; if so, it does."""
+        over = self.rows_looked_at - self._sliced > SLICE_LOOKED
+        if over:
+            self._sliced = self.rows_looked_at
+        return over
 
     def _code(self, row: int, fact: NodeObserved) -> None:
         """Code the row's taints, and its labels where somebody asked for them."""

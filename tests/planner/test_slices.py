@@ -15,7 +15,7 @@ from events.objects import PreferredTerm, SelectorRequirement, SelectorTerm
 from events.policy import DEFAULT_POLICY, Profile
 from services.planner import attempt, core, limits, placement
 from services.planner.rules.queue_orders import QUEUE_ORDERS
-from services.state import cohorts, commits, nodes, rank
+from services.state import cohorts, commits, fits, nodes, rank
 from services.state.nodes import NodeTable
 from services.state.records import Group
 from tests.facts import pod, scheduling_class
@@ -114,6 +114,7 @@ def test_a_large_gang_of_one_class_is_placed_and_named_in_slices(monkeypatch: py
 def test_the_nodes_are_sorted_and_their_labels_coded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first cycle over 50,000 nodes began with a slice of 53 to 165 ms."""
     monkeypatch.setattr(rank, "SLICE_NAMES", 1)
+    monkeypatch.setattr(nodes, "SLICE_LOOKED", 0)
     world, count, labels = World(), 20, ("zone", "rack", "row")
     for number in range(count):
         world.node(f"n{number}", labels=dict.fromkeys(labels, str(number)))
@@ -148,6 +149,34 @@ def test_labels_are_not_coded_for_a_class_of_which_it_is_known_where_it_fits(
     world.pod("p1", of="c")
     assert of_type(world.plan(), ev.GangPlaced)
     assert made == []
+
+
+def many(labels: tuple[str, ...], times: int) -> SelectorTerm:
+    """A term that asks for each of these labels, one after the other, so often."""
+    return SelectorTerm(tuple(SelectorRequirement(label, "NotIn", ("8",)) for label in labels * times), ())
+
+
+@pytest.mark.parametrize("asked", ["required_affinity", "preferred_affinity"])
+def test_more_labels_than_are_kept_are_looked_at_in_slices_and_coded_once(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were coded in slices, had made room for each other by then, and were coded again in one slice of three
+    seconds."""
+    monkeypatch.setattr(nodes, "LABELS_KEPT", 1)
+    monkeypatch.setattr(nodes, "SLICE_LOOKED", 0)
+    world, labels, times = World(), ("zone", "rack", "row"), 5
+    world.node("n0", labels=dict.fromkeys(labels, "7"))
+    term = many(labels, times)
+    asks = {"required_affinity": (term,), "preferred_affinity": (PreferredTerm(1, term),)}
+    world.facts(scheduling_class("c", {"cpu_milli": 1}, **{asked: asks[asked]}), pod("p", "c", created_ns=1))
+    made, looked, label_mask, turns = columns_made(monkeypatch), list[int](), fits._label_mask, list[int]()
+    monkeypatch.setattr(fits, "_label_mask", lambda *given: looked.append(1) or label_mask(*given))
+    for _ in core.decide(world.state, "a"):
+        turns.append(len(looked))
+    assert max(after - before for before, after in pairwise([0, *turns, len(looked)])) == 1
+    assert len(looked) == len(labels) * times
+    assert sorted(made) == sorted(labels)
+    assert of_type(world.plan(), ev.GangPlaced)
 
 
 def test_a_node_that_changed_is_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

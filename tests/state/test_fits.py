@@ -14,6 +14,7 @@ from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm
 from services.state import fits
 from services.state.masks import EVERY
 from services.state.nodes import NodeTable
+from services.state.slices import at_once
 from services.state.tolerations import Tolerations
 from tests.facts import scheduling_class
 from tests.state import naive
@@ -404,7 +405,7 @@ def test_values_are_not_looked_at_one_by_one(
     looked: list[str | None] = []
     matches = fits._value_matches
     monkeypatch.setattr(fits, "_value_matches", lambda one, value: (looked.append(value), matches(one, value))[1])
-    mask = fits.term_mask(world.state.table, term("rack", operator, "1"), EVERY)
+    mask = at_once(fits.term_mask(world.state.table, term("rack", operator, "1"), EVERY))
     assert mask[[world.state.table.rows[f"n{number}"] for number in range(3)]].tolist() == expected
     assert looked == [None]
 

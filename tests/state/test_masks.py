@@ -15,6 +15,7 @@ from services.planner.placement import Room
 from services.state import fits, masks, nodes
 from services.state.class_info import ClassInfo
 from services.state.nodes import NodeTable
+from services.state.slices import at_once
 from tests.facts import node, scheduling_class
 from tests.state.test_fits import CLASSES, NODES, TERMS
 
@@ -23,11 +24,17 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("node"), st.integers(0, 5), NODES),
         st.tuples(st.just("gone"), st.integers(0, 5), st.none()),
-        st.tuples(st.just("asked"), st.integers(0, 3), st.sampled_from(["filtered", "preference", "both"])),
+        st.tuples(st.just("asked"), st.integers(0, 3), st.sampled_from(["filtered", "preference", "both", "sliced"])),
     ),
     max_size=25,
 )
-FORGETFUL = (nodes, "SPARE", 0), (nodes, "LABELS_KEPT", 1), (masks, "MASKED_BYTES", 3 * 64), (masks, "RECENT", 0)
+FORGETFUL = (
+    (nodes, "SPARE", 0),
+    (nodes, "LABELS_KEPT", 1),
+    (nodes, "SLICE_LOOKED", 0),
+    (masks, "MASKED_BYTES", 3 * 64),
+    (masks, "RECENT", 0),
+)
 AVOIDED = Taint(key="disk", value="slow", effect="PreferNoSchedule")
 
 
@@ -77,6 +84,11 @@ def test_what_is_kept_is_what_a_new_look_finds(
                 table.remove(name)
             elif what == "asked":
                 info = table.classes[str(number % len(classes))]
+                if detail == "sliced":
+                    at_once(fits.filtered_in_slices(table, info))
+                    at_once(Room(table, "binpack").preference_in_slices(info))
+                    assert table.filtered.known(table, info)
+                    continue
                 if detail != "preference":
                     fits.filtered(table, info)
                 if detail != "filtered":

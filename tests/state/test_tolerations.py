@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from events.objects import Taint, Toleration
-from services.state import fits
+from services.state import fits, nodes
 from services.state.integers import OF_TAINTS, read
 from services.state.nodes import NodeTable
 from services.state.tolerations import Tolerations
@@ -79,13 +79,13 @@ def test_a_taint_is_not_compared_with_each_toleration() -> None:
 
 def test_to_judge_taints_counts_as_work() -> None:
     """Else classes of thousands of constraints, where each node has a taint of its own, are one slice."""
-    table, nodes = NodeTable(), 40
-    for number in range(nodes):
+    table, count = NodeTable(), 40
+    for number in range(count):
         table.put(node(f"n{number}", {"pods": 8}, taints=(Taint(key="of", value=str(number), effect="NoSchedule"),)))
     table.add_class(scheduling_class("c", {"pods": 1}))
     fits.filtered(table, table.classes["c"])
-    assert table.rows_looked_at >= nodes * fits.FACT_ROWS
+    assert table.rows_looked_at >= count * nodes.FACT_ROWS
     before = table.rows_looked_at
     table.put(node("n0", {"pods": 8}))
     fits.filtered(table, table.classes["c"])
-    assert table.rows_looked_at - before == fits.FACT_ROWS
+    assert table.rows_looked_at - before == nodes.FACT_ROWS
