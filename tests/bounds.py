@@ -8,7 +8,7 @@ from events.memory import MemoryLog
 from services.binder import pace
 from services.binder.rules.koordinator import deadlock
 from services.planner import attempt, core, limits, placement, sharing
-from services.state import cohorts, commits, masks, nodes, rank
+from services.state import cohorts, commits, fits, masks, nodes, rank
 
 if TYPE_CHECKING:
     import pytest
@@ -34,6 +34,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (nodes, "FEW", 3),
     (nodes, "LABELS_KEPT", 1),
     (nodes, "SLICE_LOOKED", 0),
+    (fits, "JUDGED", 1),
     (masks, "MASKED_BYTES", 1),
     (masks, "RECENT", 0),
     (nodes, "RECOUNTED", 2),

@@ -452,7 +452,7 @@ def _preference(table: NodeTable, info: ClassInfo, rows: masks.Rows) -> Generato
 
     tolerations, preferred = info.constraint.tolerations, info.fact.preferred_affinity
     whole = sum(term.weight for term in preferred) or 1
-    total = fits.of_taints(table, rows, avoided) * -PREFERENCE_WEIGHT
+    total = (yield from fits.of_taints(table, rows, avoided)) * -PREFERENCE_WEIGHT
     for wish in preferred:
         total += (yield from fits.term_mask(table, wish.term, rows)) * (wish.weight * PREFERENCE_WEIGHT // whole)
     return total

@@ -36,6 +36,8 @@ _EVERY_ADDRESS = "0.0.0.0"
 _NO_ADDRESS: frozenset[str] = frozenset()
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
+JUDGED = 4_096
+"""Taints of nodes, judged between two looks at whether the slice is over."""
 NO_LIMIT = 1 << 40
 """Pods of a class that asks for nothing; larger than any gang."""
 
@@ -183,14 +185,19 @@ def nodes_named(info: ClassInfo) -> set[str] | None:
     return found
 
 
-def of_taints(table: NodeTable, rows: Rows, judge: Callable[[Taints], bool | int]) -> npt.NDArray[Any]:
+def of_taints(
+    table: NodeTable, rows: Rows, judge: Callable[[Taints], bool | int]
+) -> Generator[None, None, npt.NDArray[Any]]:
     """For each of the rows what `judge` says of its taints."""
-    if not isinstance(rows, slice):
-        table.rows_looked_at += len(rows) * FACT_ROWS
-        return np.array([judge(table.tainted(row)) for row in rows.tolist()])
-    sets = table.taint_sets
-    table.rows_looked_at += len(sets) * FACT_ROWS
-    return np.array([judge(tainted) for tainted in sets])[table.taint_codes]
+    several = table.taint_sets if isinstance(rows, slice) else [table.tainted(row) for row in rows.tolist()]
+    judged: list[bool | int] = []
+    for at in range(0, len(several), JUDGED):
+        some = several[at : at + JUDGED]
+        judged += map(judge, some)
+        table.rows_looked_at += len(some) * FACT_ROWS
+        if table.slice_over():
+            yield
+    return np.array(judged)[table.taint_codes] if isinstance(rows, slice) else np.array(judged)
 
 
 FITS, FEATURELESS, UNSELECTED, TAINTED, OTHERS, EMPTY = range(6)
@@ -209,11 +216,11 @@ def filtered_in_slices(table: NodeTable, info: ClassInfo) -> Generator[None, Non
 
 
 def _filtered(table: NodeTable, info: ClassInfo, rows: Rows) -> Generator[None, None, Filters]:
-    present, only = table.present[rows], nodes_named(info)
+    present, only, tolerations = table.present[rows], nodes_named(info), info.constraint.tolerations
     down = {
         FEATURELESS: ~(yield from _labelled(table, info, rows, declared=True)),
         UNSELECTED: ~(yield from _selected(table, info, rows)),
-        TAINTED: of_taints(table, rows, lambda tainted: bool(turned_away(tainted, info.constraint.tolerations))),
+        TAINTED: (yield from of_taints(table, rows, lambda tainted: bool(turned_away(tainted, tolerations)))),
         EMPTY: ~present,
     }
     if only is not None:
@@ -361,6 +368,7 @@ def _turned_away(table: NodeTable, rows: Mask, info: ClassInfo) -> Counter[str]:
     """Reason → number of these rows, whose nodes are unschedulable or tainted; of the taints, those of most nodes."""
     nodes = np.bincount(table.taint_codes[np.flatnonzero(rows)], minlength=len(table.taint_sets)).tolist()
     away: Counter[str] = Counter()
+    table.rows_looked_at += len(nodes) * FACT_ROWS
     for tainted, here in zip(table.taint_sets, nodes, strict=True):
         if here:
             away[turned_away(tainted, info.constraint.tolerations)] += here

@@ -32,6 +32,7 @@ FORGETFUL = (
     (nodes, "SPARE", 0),
     (nodes, "LABELS_KEPT", 1),
     (nodes, "SLICE_LOOKED", 0),
+    (fits, "JUDGED", 1),
     (masks, "MASKED_BYTES", 3 * 64),
     (masks, "RECENT", 0),
 )
