@@ -144,7 +144,7 @@ MORE: dict[str, Plant] = {
     "ports not planned": Plant(
         "a planner proposes a node though somebody else has the host port there",
         "services.planner.placement",
-        (("        ports = self.ports_free(info)\n        if ports", "        ports = None\n        if ports"),),
+        (("        ports = self.ports_free(info)\n        return", "        ports = None\n        return"),),
     ),
     "preferred is required": Plant(
         "a preferred affinity keeps a pod from all other nodes",
@@ -160,7 +160,7 @@ MORE: dict[str, Plant] = {
     "masks kept": Plant(
         "which nodes a class may go to is not looked at anew when a node changed",
         "services.state.masks",
-        (("            mask.values[rows] = evaluate(table, info, rows)\n", ""),),
+        (("            mask.values[rows] = yield from evaluate(table, info, rows)\n", ""),),
     ),
     "labels kept": Plant(
         "a node's labels are those that it had when somebody first asked",
