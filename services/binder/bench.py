@@ -7,16 +7,19 @@ next one finds what is left. The state stays as it is until the verdicts are fol
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
+from collections.abc import Generator
 from typing import NamedTuple
 
 from events.objects import HostPort
+from services.binder.pace import Pace
 from services.binder.reserved import ReservedRoom
 from services.state import fits
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints
+from services.state.open_ports import OpenPorts, bits_of
 from services.state.records import Claim, Nomination
+from services.state.slices import at_once
 
 Wanted = dict[str, dict[int, int]]
 """Scheduling class → row → pods of it that go there."""
@@ -41,19 +44,21 @@ class Bench:
         """As the state says, before any verdict."""
         self._left: dict[int, list[int]] = {}
         """row → what these verdicts leave of each resource; from `_free` when one first asks."""
-        self._opened: dict[str, list[HostPort]] = {}
-        """node → ports that these verdicts open."""
-        self._spare: dict[str, Counter[HostPort]] = {}
-        """node → ports that the state counts and these verdicts give back."""
+        self._opened = OpenPorts()
+        """By these verdicts."""
+        self._spare: dict[int, Counter[HostPort]] = {}
+        """row → ports that the state counts and these verdicts give back."""
 
     # ---------------------------------------------------------------------------------------------------------- taking
 
-    def take(self, wanted: Wanted, reserved: ReservedRoom | None = None) -> Fault | None:
+    def take(
+        self, wanted: Wanted, pace: Pace, reserved: ReservedRoom | None = None
+    ) -> Generator[None, None, Fault | None]:
         """Take room and ports of all of it, or none and say where they lack. `reserved` is to be left alone."""
         lacking = self._take(wanted, 1)
         node = min(self._table.names[row] for row in lacking) if lacking else ""
         kept = "" if node or reserved is None else self._kept_from(wanted, reserved)
-        node = node or kept or self._ports_taken(wanted)
+        node = node or kept or (yield from self._ports_taken(wanted, pace))
         if node:
             self._take(wanted, -1)
             return Fault("RoomKept" if kept else "NoRoom", node, "")
@@ -63,7 +68,7 @@ class Bench:
     def take_one(self, node: str, info: ClassInfo) -> bool:
         """Take room and ports of one pod of the class, if they are there; whether they are."""
         row = self._table.rows.get(node)
-        return row is not None and self.take({info.fact.digest: {row: 1}}) is None
+        return row is not None and at_once(self.take({info.fact.digest: {row: 1}}, Pace())) is None
 
     def _take(self, wanted: Wanted, sign: int) -> list[int]:
         """Take the room (1) or give it back (-1); the rows that have too little."""
@@ -104,49 +109,44 @@ class Bench:
             return
         info = self._table.classes[claimed.scheduling_class]
         fits.take(self._room(row), info, -sign)
+        if info.ports:
+            self._spare_ports(row, info, sign)
+
+    def _spare_ports(self, row: int, info: ClassInfo, pods: int) -> None:
+        spare = self._spare.setdefault(row, Counter())
         for port in info.fact.host_ports:
-            self._spare.setdefault(claimed.node, Counter())[port] += sign
+            spare[port] += pods
 
     def crowded(self, node: str, info: ClassInfo) -> bool:
         """Whether the node, which is there, has less than its claims hold of something that the class asks for, its
         ports included."""
-        left = self._room(self._table.rows[node])
+        row = self._table.rows[node]
+        left = self._room(row)
         if any(left[column] < 0 for column, _ in info.columns):
             return True
-        return bool(info.fact.host_ports) and fits.ports_shared(self._ports_held(node), info)
+        if not info.ports:
+            return False
+        self._spare_ports(row, info, 1)
+        others = fits.where_held(self._table, info, (row,), self._spare)
+        self._spare_ports(row, info, -1)
+        return bool(others)
 
     # ----------------------------------------------------------------------------------------------------------- ports
 
-    def _ports_held(self, node: str) -> Counter[HostPort]:
-        """The ports that pods hold there by the state, less those that these verdicts give back."""
-        held = Counter(self._table.ports.get(self._table.rows[node], {}))
-        return held - self._spare.get(node, Counter())
-
-    def _ports_taken(self, wanted: Wanted) -> str:
+    def _ports_taken(self, wanted: Wanted, pace: Pace) -> Generator[None, None, str]:
         """Take the host ports of these pods on their nodes; if one is taken already, none, and the node's name."""
-        opened: dict[str, list[ClassInfo]] = {}
-        for digest, of_class in wanted.items():
-            info = self._table.classes[digest]
-            if info.fact.host_ports:
-                for row, pods in of_class.items():
-                    opened.setdefault(self._table.names[row], []).extend([info] * pods)
-        if not opened:
+        classes = self._table.classes
+        opening = [(classes[digest], rows) for digest, rows in wanted.items() if classes[digest].ports]
+        taken = 0
+        for info, rows in opening:
+            if pace.over_before_ports(len(info.ports)):
+                yield
+            here, crowd = bits_of(list(rows)), [row for row, pods in rows.items() if pods > 1]
+            held = fits.where_held(self._table, info, rows, self._spare)
+            taken |= here & self._opened.where(info) | bits_of([*held, *crowd])
+            self._opened.open(info, here)
+        if not taken:
             return ""
-        ports: dict[str, list[HostPort]] = {}
-        for node, of_node in opened.items():
-            taken = self._open_ports(node, of_node)
-            if taken is None:
-                return node
-            ports[node] = taken
-        self._opened.update(ports)
-        return ""
-
-    def _open_ports(self, node: str, opened: list[ClassInfo]) -> list[HostPort] | None:
-        """The ports that verdicts of this decision open on the node, with those of these pods; None if two collide."""
-        theirs = self._ports_held(node)
-        mine = list(self._opened.get(node, ()))
-        for info in opened:
-            if any(fits.is_taken(port, info) for port in chain(theirs, mine)):
-                return None
-            mine += info.fact.host_ports
-        return mine
+        for info, rows in opening:
+            self._opened.close(info, bits_of(list(rows)))
+        return next(self._table.names[row] for _, rows in opening for row in rows if taken >> row & 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from events.objects import HostPort
-from services.state import fits, reservations
+from services.state import reservations
 from services.state.class_info import ClassInfo
 from services.state.nodes import NodeTable
+from services.state.open_ports import Bits, OpenPorts, bits_of
 from services.state.records import Reservation
 
 
@@ -16,7 +16,9 @@ class ReservedRoom:
 
     def __init__(self, table: NodeTable, reserved: Iterable[Reservation]) -> None:
         self._amounts: dict[int, dict[int, int]] = {}
-        self._ports: dict[int, list[HostPort]] = {}
+        self._ports = OpenPorts()
+        self._taken: dict[ClassInfo, Bits] = {}
+        """Where their ports keep pods of a class away."""
         for info, row, pods in reservations.rows(table, reserved):
             self._add(row, info, pods)
 
@@ -25,7 +27,7 @@ class ReservedRoom:
         for column, amount in info.columns:
             amounts[column] = amounts.get(column, 0) + pods * amount
         if info.fact.host_ports:
-            self._ports.setdefault(row, []).extend(info.fact.host_ports)
+            self._ports.open(info, bits_of((row,)))
 
     def keeps(self, row: int, info: ClassInfo, left: Sequence[int]) -> bool:
         """Whether pods of the class take reserved room or ports of this row; `left` is what it has with them there."""
@@ -34,4 +36,8 @@ class ReservedRoom:
             return False
         if any(left[column] < amounts.get(column, 0) for column, _ in info.columns):
             return True
-        return any(fits.is_taken(port, info) for port in self._ports.get(row, ()))
+        if not info.ports:
+            return False
+        if info not in self._taken:
+            self._taken[info] = self._ports.where(info)
+        return bool(self._taken[info] >> row & 1)

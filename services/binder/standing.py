@@ -176,7 +176,7 @@ class Standing:
         for uid in self.group.held:
             claim = self.state.claims[uid]
             info = self.state.table.classes[claim.scheduling_class]
-            if self._pace.over_before_class():
+            if self._pace.over_before_class() or self._pace.over_before_ports(len(info.ports)):
                 yield
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)
@@ -260,7 +260,7 @@ class Standing:
                 return Fault("NodeUnfit", unfit, "")
         if len(assignments) >= pace.MANY:  # their rows are what is gone through, however many pods
             yield
-        return self.bench.take(wanted, reserved)
+        return (yield from self.bench.take(wanted, self._pace, reserved))
 
     def _unfit(self, info: ClassInfo, rows: Iterable[int]) -> str:
         """The first of the nodes in these rows that does not take pods of the class; empty: all do."""

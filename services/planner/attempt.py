@@ -143,7 +143,7 @@ class Attempt:
     def undo(self) -> Generator[None, None, None]:
         for number, (index, rows, _) in enumerate(self._placed, 1):
             self.cycle.room.undo(self.parts[index].info, rows)
-            if number % SLICE_PARTS == 0:
+            if self.cycle.slice_over() or number % SLICE_PARTS == 0:
                 yield
 
     def propose(self) -> Generator[None, None, Refusal | None]:

@@ -120,9 +120,11 @@ class Cycle:
         return [*self.placed, *refused, *self.requests]
 
     def slice_over(self) -> bool:
-        """Whether so many rows were scanned, in the room or for what is asked of nodes' labels, or so many pods named,
-        that the next slice is to begin; if so, it does."""
-        done = self.room.rows_scanned + self.state.table.rows_looked_at + self.pods_named * POD_ROWS
+        """Whether so many rows were scanned, in the room or for what is asked of nodes' labels, or so many pods named, or
+        ports looked up, that the next slice is to begin; if so, it does."""
+        room, table = self.room, self.state.table
+        rows = room.rows_scanned + room.ports.rows_scanned + table.rows_looked_at
+        done = rows + self.pods_named * POD_ROWS
         over = done - self._sliced > SLICE_ROWS
         if over:
             self._sliced = done

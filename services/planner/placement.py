@@ -15,7 +15,6 @@ names alone and differs from group to group. All keys are distinct integers; no 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import NamedTuple, cast
@@ -106,7 +105,7 @@ class Room:
         """What of `free` is taken off for reservations; None: nothing is kept from the group that is being placed."""
         self.own: Ints | None = None
         """For each row 1 for a node of the shard's own, else 0; None: no node is anybody's."""
-        self._ports = Ports(table)
+        self.ports = Ports(table)
         self._shares: dict[tuple[int, ...], Ints] = {}
         self._touched: Mask = np.zeros(len(self.free), bool)
         """Rows whose room was taken or given back in this cycle."""
@@ -153,7 +152,7 @@ class Room:
 
     def ports_free(self, info: ClassInfo) -> Mask | None:
         """Rows whose ports are free for the class, what this cycle opened counted; None when it asks for none."""
-        return self._ports.free(info) if info.fact.host_ports else None
+        return self.ports.free(info) if info.fact.host_ports else None
 
     def overdrawn(self, info: ClassInfo, row: int) -> bool:
         """Whether less than nothing is left there of something that the class asks for, whatever is reserved, or its
@@ -161,19 +160,19 @@ class Room:
         free = self.free[row] if self.reserved is None else self.free[row] + self.reserved[row]
         if any(free[column] < 0 for column, _ in info.columns):
             return True
-        return bool(info.fact.host_ports) and fits.ports_shared(Counter(self.table.ports.get(row, {})), info)
+        return bool(info.fact.host_ports) and fits.ports_shared(self.table, info, row)
 
     def take(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         """Take room for so many pods in each of these rows, whether it is there or not."""
         self._count(info, rows, counts)
         if info.fact.host_ports:
-            self._ports.open(info, rows)
+            self.ports.open(info, rows)
 
     def give_back(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         """What `take` took."""
         self._count(info, rows, -counts)
         if info.fact.host_ports:
-            self._ports.close(info, rows)
+            self.ports.close(info, rows)
 
     def undo(self, info: ClassInfo, placed: Placed) -> None:
         """Give the room of `placed` back; more than one step may have used a row."""
@@ -187,7 +186,7 @@ class Room:
         for info, placed in kept.items():
             used, counts = _by_row(placed)
             self._count(info, used, -counts)
-        self._ports.lend(kept)
+        self.ports.lend(kept)
         return loan
 
     def keep_again(self, loan: Loan) -> None:
@@ -200,7 +199,7 @@ class Room:
         self.free[loan.rows] = free
         for columns, share in self._shares.items():
             share[used] = self._shares_left(columns, used)
-        self._ports.keep_again()
+        self.ports.keep_again()
 
     def _count(self, info: ClassInfo, rows: Rows, counts: Ints) -> None:
         for column, amount in info.columns:

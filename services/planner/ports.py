@@ -1,10 +1,13 @@
-"""Host ports within one cycle: where a class finds its ports free, given those this cycle opened for others."""
+"""Host ports within one cycle: where a class finds its ports free, given those this cycle opened for others.
+
+Where a port is taken is kept as rows by port (`services.state.open_ports`), and put together when a class asks, of the
+ports that it asks for: what it costs does not depend on how many others ask for some, nor for which.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,79 +16,82 @@ from events.objects import HostPort
 from services.state import fits
 from services.state.class_info import ClassInfo
 from services.state.nodes import Mask, NodeTable
+from services.state.open_ports import Bits, OpenPorts, bits_of, mask_of
 
 Rows = npt.NDArray[np.intp]
-Port = tuple[str, int]
-"""Protocol and number, whatever the address."""
+PORT_ROWS = 16
+"""To look up a port, or to open or to close it, takes as long as to scan so many rows."""
+REMEMBERED = 64
+"""Rows: where a port is held by so many is remembered, as many classes may ask for it."""
 
 
 class Ports:
-    """A cycle's working copy of the ports that are held on the nodes.
-
-    Only who asks for the same port of the same protocol can collide: so both are kept by port, and a thousand pods that
-    ask for a port of their own each look at nobody else's.
-    """
+    """A cycle's working copy of the ports that are held on the nodes."""
 
     def __init__(self, table: NodeTable) -> None:
+        self.rows_scanned = 0
+        """Measures the work, for slicing."""
         self._table = table
-        self._free: dict[str, tuple[ClassInfo, Mask]] = {}
-        self._asking: dict[Port, list[str]] = {}
-        """The classes in `_free` that ask for it."""
-        self._opened: dict[Port, dict[int, list[ClassInfo]]] = {}
-        """row → the classes, once for each pod, for whose pods this cycle opened it there."""
-        self._besides: dict[int, list[HostPort]] = {}
-        """row, of which some are lent for now → ports that the state counts there besides."""
+        self._free: dict[str, Mask] = {}
+        """By class: since a port was opened or closed last."""
+        self._opened = OpenPorts()
+        """By this cycle."""
+        self._held: dict[HostPort, Bits] = {}
+        """Where pods have it by the state, or have one that collides."""
+        self._lent: dict[int, Counter[HostPort]] = {}
+        """row → ports that the state counts there for so many pods, and that are free for now."""
 
     def free(self, info: ClassInfo) -> Mask:
         """Rows whose ports are free for one pod of the class, which asks for some. Do not write to it."""
-        known = self._free.get(info.fact.digest)
-        if known is None:
-            mask = cast(Mask, fits.ports_mask(self._table, info))
-            for row, besides in self._besides.items():
-                mask[row] = not any(fits.is_taken(port, info) for port in besides)
-            for port in info.ports:
-                for row, opened in self._opened.get(port, {}).items():
-                    if any(fits.ports_collide(info, other, port) for other in opened):
-                        mask[row] = False
-                self._asking.setdefault(port, []).append(info.fact.digest)
-            known = self._free[info.fact.digest] = (info, mask)
-        return known[1]
+        mask = self._free.get(info.fact.digest)
+        if mask is None:
+            taken = self._where_held(info) | self._opened.where(info)
+            self.rows_scanned += PORT_ROWS * len(info.fact.host_ports)
+            mask = self._free[info.fact.digest] = ~mask_of(taken, len(self._table.present))
+        return mask
+
+    def _where_held(self, info: ClassInfo) -> Bits:
+        """The rows where pods hold by the state what one of the class cannot open beside them."""
+        taken = 0
+        for port in info.fact.host_ports:
+            if (port.protocol, port.port) in self._table.holders:
+                taken |= self._held[port] if port in self._held else self._find_held(port)
+        if self._lent:
+            still = fits.where_held(self._table, info, self._lent, self._lent)
+            taken = taken & ~bits_of(list(self._lent)) | bits_of(list(still))
+        return taken
+
+    def _find_held(self, port: HostPort) -> Bits:
+        rows = len(self._table.holders[port.protocol, port.port])
+        self.rows_scanned += rows
+        held = bits_of(fits.holders(self._table, port))
+        if rows > REMEMBERED:
+            self._held[port] = held
+        return held
 
     def open(self, info: ClassInfo, rows: Rows) -> None:
         """One pod of the class is on each of the rows."""
-        for port in info.ports:
-            opened = self._opened.setdefault(port, {})
-            for row in rows.tolist():
-                opened.setdefault(row, []).append(info)
-            for digest in self._asking.get(port, ()):
-                other, mask = self._free[digest]
-                if fits.ports_collide(info, other, port):
-                    mask[rows] = False
+        self._opened.open(info, bits_of(rows))
+        self._changed(info)
 
     def close(self, info: ClassInfo, rows: Rows) -> None:
         """It is not there after all."""
-        for port in info.ports:
-            for row in rows.tolist():
-                self._opened[port][row].remove(info)
-        self._forget()
+        self._opened.close(info, bits_of(rows))
+        self._changed(info)
+
+    def _changed(self, info: ClassInfo) -> None:
+        self.rows_scanned += PORT_ROWS * len(info.fact.host_ports)
+        self._free.clear()
 
     def lend(self, kept: Mapping[ClassInfo, Iterable[tuple[int, int]]]) -> None:
         """Ports that the state counts on rows for so many pods of these classes are free, until they are kept again."""
-        lent: dict[int, Counter[HostPort]] = {}
+        self._free.clear()
+        self._lent = {}
         for info, placed in kept.items():
             for port in info.fact.host_ports:
                 for row, pods in placed:
-                    lent.setdefault(row, Counter())[port] += pods
-        if lent:
-            held = self._table.ports
-            self._besides = {row: list(Counter(held.get(row, {})) - ports) for row, ports in lent.items()}
-            self._forget()
+                    self._lent.setdefault(row, Counter())[port] += pods
 
     def keep_again(self) -> None:
-        if self._besides:
-            self._besides = {}
-            self._forget()
-
-    def _forget(self) -> None:
         self._free.clear()
-        self._asking.clear()
+        self._lent = {}

@@ -8,7 +8,7 @@ NodeDeclaredFeatures. Readiness counts through taints only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import Any, cast
@@ -32,7 +32,7 @@ _key_of = attrgetter("key")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 """Who tolerates this goes to unschedulable nodes, whether they have the taint or not."""
 _WERE_UNSCHEDULABLE = "node(s) were unschedulable"
-_EVERY_ADDRESS = "0.0.0.0"
+EVERY_ADDRESS = "0.0.0.0"
 _NO_ADDRESS: frozenset[str] = frozenset()
 _NAME = "metadata.name"
 """The only field of a node that a selector may name."""
@@ -313,40 +313,48 @@ def classes_collide(one: ClassInfo, other: ClassInfo) -> bool:
     return any(ports_collide(few, many, port) for port in few.ports)
 
 
-def is_taken(held: HostPort, info: ClassInfo) -> bool:
-    """Whether pods of the class cannot open their ports where this one is held."""
-    return _meet(info.ports.get((held.protocol, held.port), _NO_ADDRESS), (held.host_ip,))
-
-
-def ports_shared(held: Counter[HostPort], info: ClassInfo) -> bool:
-    """Whether of these ports those that one claim of the class holds are others', too: of a pod somebody else bound."""
-    others = held - Counter(info.fact.host_ports)
-    return any(is_taken(port, info) for port in others)
-
-
 def _meet(some: AbstractSet[str], others: Collection[str]) -> bool:
-    """Whether one of some addresses is one of the others; `_EVERY_ADDRESS` is each."""
+    """Whether one of some addresses is one of the others; `EVERY_ADDRESS` is each."""
     if not some or not others:
         return False
-    return _EVERY_ADDRESS in some or _EVERY_ADDRESS in others or not some.isdisjoint(others)
+    return EVERY_ADDRESS in some or EVERY_ADDRESS in others or not some.isdisjoint(others)
 
 
-def ports_mask(table: NodeTable, info: ClassInfo) -> Mask | None:
-    """Rows whose ports are free for the class; None when it asks for none."""
-    if not info.fact.host_ports:
-        return None
-    mask = np.ones(len(table.present), np.bool_)
-    for port in info.fact.host_ports:
-        mask[_holders(table, port)] = False
-    return mask
-
-
-def _holders(table: NodeTable, port: HostPort) -> list[int]:
+def holders(table: NodeTable, port: HostPort) -> list[int]:
     """Rows with a pod that holds the port under an address that collides."""
     rows = table.holders.get((port.protocol, port.port), {})
-    if port.host_ip == _EVERY_ADDRESS:
+    if port.host_ip == EVERY_ADDRESS:
         return list(rows)
-    return [row for row, held in rows.items() if port.host_ip in held or _EVERY_ADDRESS in held]
+    return [row for row, held in rows.items() if port.host_ip in held or EVERY_ADDRESS in held]
+
+
+def where_held(
+    table: NodeTable, info: ClassInfo, rows: Collection[int] | None, spared: Mapping[int, Mapping[HostPort, int]]
+) -> set[int]:
+    """Rows, of these or of all, where pods hold ports that collide with the class's. `spared`: row → pods that do not
+    count there, by what they hold."""
+    found: set[int] = set()
+    for port, addresses in info.ports.items():
+        held = table.holders.get(port, {})
+        here = held if rows is None else [row for row in rows if row in held] if held else ()
+        found.update(row for row in here if _is_held(port, addresses, held[row], spared.get(row)))
+    return found
+
+
+def _is_held(
+    port: tuple[str, int], addresses: set[str], held: dict[str, int], spared: Mapping[HostPort, int] | None
+) -> bool:
+    """Whether one of the addresses meets one at which more pods hold the port than are spared."""
+    if not spared:
+        return _meet(held.keys(), addresses)
+    met = held if EVERY_ADDRESS in addresses else (*addresses, EVERY_ADDRESS)
+    return any(held.get(address, 0) > spared.get(HostPort(address, *port), 0) for address in met)
+
+
+def ports_shared(table: NodeTable, info: ClassInfo, row: int) -> bool:
+    """Whether of the ports that one claim of the class holds there some are others', too, of a pod somebody else
+    bound."""
+    return bool(where_held(table, info, (row,), {row: Counter(info.fact.host_ports)}))
 
 
 # ------------------------------------------------------------------------------------------------------- and why not

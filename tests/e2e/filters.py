@@ -29,6 +29,7 @@ from deploy.e2e.api import MERGE, Api, ApiError, Object, path_of
 from deploy.e2e.control_plane import ControlPlane
 from events.policy import DEFAULT_POLICY
 from services.console.simulate import Simulation
+from services.planner.ports import Ports
 from services.state import fits
 from services.state.records import Pod
 from tests.e2e.cluster import until
@@ -169,7 +170,7 @@ def filtered(simulation: Simulation, pod: Pod) -> Answer:
     table = simulation.state.table
     info = table.classes[pod.fact.scheduling_class]
     free = table.allocatable - table.held
-    ports = fits.ports_mask(table, info)
+    ports = Ports(table).free(info) if info.ports else None
     takes = fits.feasible(table, info) & fits.has_room(free, info)
     if ports is not None:
         takes = takes & ports

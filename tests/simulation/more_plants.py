@@ -139,7 +139,7 @@ MORE: dict[str, Plant] = {
     "ports not judged": Plant(
         "the binder permits a pod though somebody else has its host port",
         "services.binder.bench",
-        (("        opened: dict[str, list[ClassInfo]] = {}\n", '        return ""\n        opened: dict = {}\n'),),
+        (("        if not taken:\n", "        if True:\n"),),
     ),
     "ports not planned": Plant(
         "a planner proposes a node though somebody else has the host port there",
@@ -409,7 +409,7 @@ MORE: dict[str, Plant] = {
     "kept where ports stay open": Plant(
         "room is kept for a gang that starves beside host ports that stay open",
         "services.planner.rules.starvation.node_choice",
-        (("if with_ports else ():", "if False else ():"),),
+        (("if with_ports else ()\n", "if False else ()\n"),),
         (
             (
                 "services.binder.rules.starvation.reserving",

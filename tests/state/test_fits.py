@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import DECLARED, HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
+from services.planner.ports import Ports
 from services.state import fits
 from services.state.masks import EVERY
 from services.state.nodes import NodeTable
@@ -169,7 +170,7 @@ def test_the_table_agrees_with_one_node_and_one_pod_at_a_time(classes: list[dict
     for digest, info in table.classes.items():
         asked = state.classes[digest].fact
         feasible, room, pods = fits.feasible(table, info), fits.has_room(left, info), fits.capacity(left, info)
-        ports = fits.ports_mask(table, info)
+        ports = Ports(table).free(info) if info.ports else None
         assert not feasible[~table.present].any()
         for name, node in nodes.items():
             at = table.rows[name]
@@ -180,7 +181,7 @@ def test_the_table_agrees_with_one_node_and_one_pod_at_a_time(classes: list[dict
             assert (pods[at] > 0) == room[at]
             assert (ports is None or ports[at]) == naive.ports_free(state, node, asked)
         why = Counter(reason for node in nodes.values() for reason in naive.reasons(state, node, asked))
-        assert fits.why_not(table, left, info, fits.ports_mask(table, info)) == dict(sorted(why.items()))
+        assert fits.why_not(table, left, info, ports) == dict(sorted(why.items()))
 
 
 @given(st.lists(st.integers(-5, 30), min_size=3, max_size=3), st.lists(st.integers(0, 4), min_size=3, max_size=3))

@@ -34,6 +34,7 @@ from services.state import cohorts, commits, fits, membership, queueing, reasons
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
+from services.state.open_ports import OpenPorts, bits_of, rows_of
 from services.state.records import PARKED, Group
 
 
@@ -44,12 +45,12 @@ class Left(NamedTuple):
     """rows × resources."""
     shut: defaultdict[int, Counter[HostPort]]
     """row → ports that these holders have open there."""
-    opened: defaultdict[int, list[ClassInfo]]
-    """row → classes with ports that are kept for others there, or have found their place."""
+    opened: OpenPorts
+    """Ports that are kept for others, or of pods that have found their place."""
 
     def copy(self) -> Left:
         """For one to be placed."""
-        return Left(self.free.copy(), self.shut, defaultdict(list))
+        return Left(self.free.copy(), self.shut, OpenPorts())
 
 
 ASKED = 8
@@ -73,7 +74,7 @@ def release(state: State, given_back: Collection[str]) -> Generator[None, None, 
         return []
     line = sorted(holders, key=lambda group: _place(state, group))
     last = line[-1]
-    left = Left(state.table.allocatable - state.table.held, defaultdict(Counter), defaultdict(list))
+    left = Left(state.table.allocatable - state.table.held, defaultdict(Counter), OpenPorts())
     yield from _count_held(state, line, left, 1)
     for group in line[:-1][:ASKED]:
         yield from _count_held(state, (group,), left, -1)
@@ -119,7 +120,7 @@ def _fits(state: State, group: Group, left: Left) -> Generator[None, None, bool]
     for info, row, pods in reservations.rows(table, reservations.against(state, group)):
         left.free[row] -= pods * table.requests[info.number]
         if info.ports:
-            left.opened[row].append(info)
+            left.opened.open(info, bits_of((row,)))
     yield from table.rank_in_slices()
     rows = np.argsort(table.rank(), kind="stable")
     for key in group.gangs:
@@ -146,18 +147,10 @@ def _fill(table: NodeTable, info: ClassInfo, pods: int, left: Left, rows: npt.ND
     for column, amount in info.columns:
         left.free[rows, column] -= counts * amount
     if info.ports:
-        for row in rows[counts > 0].tolist():
-            left.opened[row].append(info)
+        left.opened.open(info, bits_of(rows[counts > 0]))
     return int(counts.sum())
 
 
 def _where_ports_are_taken(table: NodeTable, info: ClassInfo, left: Left) -> list[int]:
     """Rows where somebody else has a port of the class open, and keeps it, or will have."""
-    free = fits.ports_mask(table, info)
-    if free is None:
-        return []
-    held = ((row, Counter(table.ports[row]) - left.shut[row]) for row in np.flatnonzero(~free).tolist())
-    taken = [row for row, ports in held if any(fits.is_taken(port, info) for port in ports)]
-    return taken + [
-        row for row, others in left.opened.items() if any(fits.classes_collide(info, one) for one in others)
-    ]
+    return [*fits.where_held(table, info, None, left.shut), *rows_of(left.opened.where(info))]

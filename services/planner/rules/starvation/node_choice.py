@@ -18,6 +18,7 @@ without all that could leave gets nothing, and is told so.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -30,6 +31,7 @@ from services.state import fits, queueing, reservations
 from services.state.class_info import ClassInfo
 from services.state.fold import State
 from services.state.nodes import Ints, NodeTable
+from services.state.open_ports import OpenPorts, bits_of, rows_of
 from services.state.records import Group
 
 LEVEL_BITS = 10
@@ -51,8 +53,8 @@ class Prospect(NamedTuple):
     soon: Ints
     """Once pods of its own or a lower priority left."""
     ever: Ints
-    opened: dict[int, list[ClassInfo]]
-    """row → classes whose host ports stay open there, or are promised."""
+    opened: OpenPorts
+    """Host ports that stay open there, or are promised."""
 
 
 def prospect(
@@ -65,10 +67,10 @@ def prospect(
     """
     table, priority = state.table, queueing.priority(state, group)
     before = reservations.asked_before(state, group, asked)
-    opened = _opened(table, (*reservations.against(state, group), *before))
+    promised = reservations.rows(table, (*reservations.against(state, group), *before))
     with_ports = {info.number: info for info in table.classes.values() if info.ports}
-    for row, info in there.opened(group, with_ports) if with_ports else ():
-        opened.setdefault(row, []).append(info)
+    stays = there.opened(group, with_ports) if with_ports else ()
+    opened = _opened(chain(((row, info) for info, row, _ in promised), stays))
     taken = yield from there.sums(group, priority)
     reserved = 0 if room.reserved is None else room.reserved
     placed = table.allocatable - table.held - table.proposed - reserved - room.free
@@ -92,12 +94,15 @@ def _promised(table: NodeTable, asked: Iterable[reservations.Reserved]) -> Ints:
     return taken
 
 
-def _opened(table: NodeTable, reserved: Iterable[reservations.Reserved]) -> dict[int, list[ClassInfo]]:
-    """row → classes that get a host port there."""
-    opened: dict[int, list[ClassInfo]] = {}
-    for info, row, _ in reservations.rows(table, reserved):
+def _opened(places: Iterable[tuple[int, ClassInfo]]) -> OpenPorts:
+    """The host ports of these classes, on these rows."""
+    rows: dict[ClassInfo, list[int]] = {}
+    for row, info in places:
         if info.ports:
-            opened.setdefault(row, []).append(info)
+            rows.setdefault(info, []).append(row)
+    opened = OpenPorts()
+    for info, of_class in rows.items():
+        opened.open(info, bits_of(of_class))
     return opened
 
 
@@ -113,8 +118,7 @@ def choose(
     nobody_higher = np.array_equal(found.soon, found.ever)
     for limit in (found.soon,) if nobody_higher else (found.soon, found.ever):
         for order in orders:
-            opened = {row: list(infos) for row, infos in found.opened.items()}
-            left = found._replace(ever=limit.copy(), now=found.now.copy(), opened=opened)
+            left = found._replace(ever=limit.copy(), now=found.now.copy(), opened=found.opened.copy())
             chosen = yield from _place(table, left, parts, needs, order, seed)
             if chosen is not None:
                 return tuple(ClassRoom(digest, dict(sorted(nodes.items()))) for digest, nodes in chosen.items())
@@ -139,13 +143,14 @@ def _place(
         for index in (index for index in order if index in meant):
             info, pods = parts[index]
             within = _where_ports_are(info, limit, opened)
-            for row, count in nearest(table, info, within, now, min(pods - used[index], left), seed):
+            places = nearest(table, info, within, now, min(pods - used[index], left), seed)
+            if info.ports:
+                opened.open(info, bits_of([row for row, _ in places]))
+            for row, count in places:
                 left -= count
                 used[index] += count
                 nodes = chosen.setdefault(info.fact.digest, {})
                 nodes[table.names[row]] = nodes.get(table.names[row], 0) + count
-                if info.ports:
-                    opened.setdefault(row, []).append(info)
                 for column, amount in info.columns:
                     limit[row, column] -= count * amount
                     now[row, column] -= count * amount
@@ -155,11 +160,9 @@ def _place(
     return chosen
 
 
-def _where_ports_are(info: ClassInfo, limit: Ints, opened: dict[int, list[ClassInfo]]) -> Ints:
+def _where_ports_are(info: ClassInfo, limit: Ints, opened: OpenPorts) -> Ints:
     """`limit`, but nothing where a port of the class is open, or promised to others."""
-    if not info.ports:
-        return limit
-    taken = [row for row, others in opened.items() if any(fits.classes_collide(info, other) for other in others)]
+    taken = rows_of(opened.where(info))
     if not taken:
         return limit
     within = limit.copy()

@@ -15,6 +15,7 @@ from events.objects import ClassRoom, HostPort, SelectorRequirement, SelectorTer
 from events.policy import DEFAULT_POLICY
 from services.planner.rules.starvation.node_choice import BEYOND, HOPELESS, Prospect, choose, nearest
 from services.state.nodes import Ints, NodeTable
+from services.state.open_ports import OpenPorts
 from services.state.slices import at_once
 from tests import facts
 from tests.facts import scheduling_class
@@ -101,7 +102,7 @@ def test_what_is_chosen_is_enough_and_never_more_than_there_could_be(
     table, limit, now = table_of(nodes)
     parts = [(table.classes["a"], a), (table.classes["b"], b)]
     needs = [((0, 1), min(needed, a + b))]
-    found = at_once(choose(table, Prospect(now, limit, limit, {}), parts, needs, [[0, 1], [1, 0]], SEED))
+    found = at_once(choose(table, Prospect(now, limit, limit, OpenPorts()), parts, needs, [[0, 1], [1, 0]], SEED))
     if not a or not b:
         most = sum(naive(table, "a" if a else "b", limit, now, a + b).values())
         assert (found is None) == (most < min(needed, a + b))
@@ -123,7 +124,9 @@ def test_what_is_chosen_is_enough_and_never_more_than_there_could_be(
 def test_rows_mean_nothing(nodes: list[Node], pods: int, order: list[int]) -> None:
     table, limit, now = table_of(nodes)
     found = at_once(
-        choose(table, Prospect(now, limit, limit, {}), [(table.classes["a"], pods)], [((0,), pods)], [[0]], SEED)
+        choose(
+            table, Prospect(now, limit, limit, OpenPorts()), [(table.classes["a"], pods)], [((0,), pods)], [[0]], SEED
+        )
     )
     other = NodeTable()
     for number in [n for n in order if n < len(nodes)]:
@@ -135,7 +138,7 @@ def test_rows_mean_nothing(nodes: list[Node], pods: int, order: list[int]) -> No
     there = np.zeros_like(other.allocatable), np.zeros_like(other.allocatable)
     for name, row in other.rows.items():
         there[0][row], there[1][row] = limit[table.rows[name]], now[table.rows[name]]
-    prospect = Prospect(there[1], there[0], there[0], {})
+    prospect = Prospect(there[1], there[0], there[0], OpenPorts())
     again = at_once(choose(other, prospect, [(other.classes["a"], pods)], [((0,), pods)], [[0]], SEED))
     assert again == found
 
@@ -148,7 +151,9 @@ def test_nodes_for_pods_of_a_class_each_are_chosen_in_slices() -> None:
         table.add_class(scheduling_class(f"c{number}", {"cpu_milli": 100, "pods": 1}))
     parts = [(info, 1) for info in table.classes.values()]
     room, of_all = table.allocatable, tuple(range(pods))
-    slices = choose(table, Prospect(room, room, room, {}), parts, [(of_all, pods)], [of_all, of_all[::-1]], SEED)
+    slices = choose(
+        table, Prospect(room, room, room, OpenPorts()), parts, [(of_all, pods)], [of_all, of_all[::-1]], SEED
+    )
     assert sum(1 for _ in slices) >= 2 * pods
 
 
