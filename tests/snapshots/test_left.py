@@ -26,16 +26,22 @@ from tests.snapshots.writing import NOW_NS, tell_snapshot, write
 from tests.world import World
 
 
-async def test_what_was_to_be_dropped_before_the_purge_and_is_dropped_behind_it_is_put_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By the binder's child, which had looked where the log begins a moment too early."""
+async def of_many_snapshots() -> World:
+    """Of which only the last are there."""
     world = World()
     world.node("n0", cpu=64)
     for number in range(2 * KEPT):
         world.gang(f"gang-{number}", 3, 3)
         world.settle()
         await tell_snapshot_of(world)
+    return world
+
+
+async def test_what_was_to_be_dropped_before_the_purge_and_is_dropped_behind_it_is_put_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the binder's child, which had looked where the log begins a moment too early."""
+    world = await of_many_snapshots()
     place = (await state_at(world.log)).state.sequence // 2
 
     async def until_there(*_: object) -> retention._Bound:
@@ -80,12 +86,7 @@ async def test_what_is_left_is_verified_from_its_first_commit_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the days end between two snapshots of which none is there any more, and in an archive begun there."""
-    world = World()
-    world.node("n0", cpu=64)
-    for number in range(2 * KEPT):
-        world.gang(f"gang-{number}", 3, 3)
-        world.settle()
-        await tell_snapshot_of(world)
+    world = await of_many_snapshots()
     place = (await state_at(world.log)).state.sequence // 2
     assert min(kept.sequence for kept in await world.log.snapshots.listed()) > place
 
