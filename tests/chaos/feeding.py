@@ -43,7 +43,8 @@ _PRINTED = b'{"specversion":'
 def expected(commits: Iterable[Stored], cluster: str, pattern: str = ">") -> list[Published]:
     """What the feed has that is of this pattern."""
     of_interest = cloudevents.pattern_subject(cluster, pattern)
-    messages = (message for stored in commits for message in core.messages(stored, cluster))
+    writers = (stored for stored in commits if not core.is_foreign(stored))
+    messages = (message for stored in writers for message in core.messages(stored, cluster))
     return [(message.id, message.body) for message in messages if _matches(of_interest, message.subject)]
 
 
