@@ -139,7 +139,7 @@ class Bench:
         opening = [(classes[digest], rows) for digest, rows in wanted.items() if classes[digest].ports]
         taken = 0
         for info, rows in opening:
-            if pace.over_before_ports(len(info.ports)):
+            if pace.over_before_pods(len(info.ports)):
                 yield
             here, crowd = bits_of(list(rows)), [row for row, pods in rows.items() if pods > 1]
             held = fits.where_held(self._table, info, rows, self._spare)

@@ -8,9 +8,7 @@ from __future__ import annotations
 SLICE_CLASSES = 64
 """Compared with the nodes between two yields, which takes milliseconds."""
 SLICE_PODS = 8_192
-"""Of proposals, looked at between two yields: some 10 ms."""
-SLICE_PORTS = 8_192
-"""Host ports, looked up for pods or opened between two yields: some 10 ms."""
+"""Of proposals, or their host ports, looked at between two yields: some 10 ms."""
 MANY = 512
 """Pods. A verdict about so many pauses between its steps."""
 
@@ -23,24 +21,15 @@ class Pace:
         """Compared with the nodes."""
         self._pods = 0
         """Looked at, in this slice."""
-        self._ports = 0
-        """Looked up, in this slice."""
 
     def over_before_class(self) -> bool:
         """Before a class is compared: whether enough were in this slice."""
         self._classes += 1
         return self._classes % SLICE_CLASSES == 0
 
-    def over_before_ports(self, ports: int) -> bool:
-        """As `over_before_pods`, of host ports that are looked up."""
-        self._ports += ports
-        if self._ports < SLICE_PORTS:
-            return False
-        self._ports = 0
-        return True
-
     def over_before_pods(self, pods: int) -> bool:
-        """Before so many pods are looked at: whether that are enough with those of this slice; if so, the next begins."""
+        """Before so many pods, or host ports, are looked at: whether that are enough with those of this slice; if so, the
+        next begins."""
         self._pods += pods
         if self._pods < SLICE_PODS:
             return False

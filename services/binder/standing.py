@@ -176,7 +176,7 @@ class Standing:
         for uid in self.group.held:
             claim = self.state.claims[uid]
             info = self.state.table.classes[claim.scheduling_class]
-            if self._pace.over_before_class() or self._pace.over_before_ports(len(info.ports)):
+            if self._pace.over_before_class() or self._pace.over_before_pods(len(info.ports)):
                 yield
             if (
                 self._pod_fault(uid, claim.node, HELD, claim.proposal)

@@ -136,9 +136,8 @@ def term_mask(table: NodeTable, term: SelectorTerm, rows: Rows) -> InSlices:
     if not term.match_expressions and not term.match_fields:
         return np.zeros_like(table.present[rows])
     mask = table.present[rows].copy()
-    for requirement in sorted(
-        term.match_expressions, key=_key_of
-    ):  # a label's column may be gone when others had a turn
+    # Those about one label together: its column may be gone when others had a turn.
+    for requirement in sorted(term.match_expressions, key=_key_of):
         mask &= _label_mask(table, requirement, rows)
         if table.slice_over():
             yield

@@ -16,14 +16,9 @@ from services.state.nodes import NodeTable
 from services.state.records import Nomination
 from services.state.slices import at_once
 from tests.facts import node, scheduling_class
+from tests.state.test_open_ports import HOST_PORTS
 
 ROWS = 3
-HOST_PORTS = st.builds(
-    HostPort,
-    protocol=st.sampled_from(["TCP", "UDP"]),
-    port=st.sampled_from([80, 81]),
-    host_ip=st.sampled_from(["0.0.0.0", "10.0.0.1", "10.0.0.2"]),
-)
 CLASSES = st.lists(st.lists(HOST_PORTS, max_size=3), min_size=1, max_size=4)
 CLAIMS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, ROWS - 1)), max_size=6)
 WANTED = st.dictionaries(

@@ -145,10 +145,11 @@ class Hurting:
 
     async def _have_answered(self, hurt: Hurt) -> None:
         """JetStream answers on whatever subject a request names, be it of UTF-8 or not (`events/permissions.py`)."""
+        newest = await self._newest_snapshot() if "snapshot" in hurt.targets else ""
         onto = {
             "log": f"muster.{CLUSTER}.".encode() + b"\xff",
             "lease": lease.subject(CLUSTER, "binder").encode(),
-            "snapshot": f"$O.{object_store.bucket(CLUSTER)}.M.{await self._newest_snapshot()}".encode(),
+            "snapshot": f"$O.{object_store.bucket(CLUSTER)}.M.{newest}".encode(),
         }
         with suppress(LogError, OSError):
             connection = await Connection(self.field.nats.url).connect(**self.field.login("subscriber"))

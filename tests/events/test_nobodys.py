@@ -230,13 +230,14 @@ async def test_a_message_of_nobodys_that_takes_the_place_of_the_feeds_ends_it(
     feed = await Feed.open(server.url, log.cluster)
     await feed.position()
     await feed.publish(told[:1])
-    publish = feed._publish
+    publish, came = feed._publish, asyncio.Event()
 
     async def overtaken(message: FeedMessage, expected: int) -> int:
         if message is told[2]:
             await feed.connection.client.request(f"muster-feed.{log.cluster}.X", b"")
+            came.set()
         elif message is told[3]:
-            await asyncio.sleep(0.5)
+            await came.wait()
         return await publish(message, expected)
 
     monkeypatch.setattr(feed, "_publish", overtaken)

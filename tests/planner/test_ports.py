@@ -20,16 +20,11 @@ from services.state import fits
 from services.state.class_info import ClassInfo
 from services.state.nodes import NodeTable
 from tests.facts import node, scheduling_class
+from tests.state.test_open_ports import HOST_PORTS
 from tests.world import World
 
 ROWS = 3
-PORTS = st.builds(
-    HostPort,
-    protocol=st.sampled_from(["TCP", "UDP"]),
-    port=st.sampled_from([80, 81]),
-    host_ip=st.sampled_from(["0.0.0.0", "10.0.0.1", "10.0.0.2"]),
-)
-CLASSES = st.lists(st.lists(PORTS, min_size=1, max_size=3), min_size=1, max_size=4)
+CLASSES = st.lists(st.lists(HOST_PORTS, min_size=1, max_size=3), min_size=1, max_size=4)
 KINDS = ["open", "open", "close", "look", "held", "given back", "lend", "keep again", "gone", "there", "cycle"]
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, ROWS - 1)), max_size=40)
 
@@ -146,7 +141,7 @@ def test_pods_of_very_many_ports_are_planned_and_judged_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(planner, "SLICE_ROWS", 1_000)
-    monkeypatch.setattr(pace, "SLICE_PORTS", 100)
+    monkeypatch.setattr(pace, "SLICE_PODS", 100)
     world, pods = World(), 20
     world.node("n0")
     for pod in range(pods):

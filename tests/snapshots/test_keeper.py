@@ -232,18 +232,24 @@ async def test_what_is_taken_is_reported_once_and_what_was_written_meanwhile_cou
     assert keeper._is_due()
 
 
-@pytest.mark.parametrize("set_back", [False, True])
-async def test_what_is_taken_of_more_than_is_folded_is_reported_once_that_is_of_the_log(
-    set_back: bool, commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As it was, a binder that was behind told a log that had been set back meanwhile of a snapshot of what is lost."""
-    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+async def one_that_is_behind(commits: list[Stored]) -> tuple[MemoryLog, Decider]:
+    """A log, and an active binder that has folded half of it."""
     log = MemoryLog("test")
     await grow(log, commits, 20)
     decider = idle(log)
     await decider.catch_up()
     decider.active = True
     await grow(log, commits, 20)
+    return log, decider
+
+
+@pytest.mark.parametrize("set_back", [False, True])
+async def test_what_is_taken_of_more_than_is_folded_is_reported_once_that_is_of_the_log(
+    set_back: bool, commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it was, a binder that was behind told a log that had been set back meanwhile of a snapshot of what is lost."""
+    monkeypatch.setattr(snapshots, "LOOK_EVERY_S", 0.01)
+    log, decider = await one_that_is_behind(commits)
     kept, _ = await packed(ahead := await state_at(log), snapshot.FORM)
     keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
 
@@ -267,12 +273,7 @@ async def test_what_is_taken_of_a_log_that_was_set_back_is_not_reported_by_who_c
     commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As it was, it was reported where the binder came there before the child ended."""
-    log = MemoryLog("test")
-    await grow(log, commits, 20)
-    decider = idle(log)
-    await decider.catch_up()
-    decider.active = True
-    await grow(log, commits, 20)
+    log, decider = await one_that_is_behind(commits)
     kept, _ = await packed(await state_at(log), snapshot.FORM)
     keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
 
