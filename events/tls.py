@@ -163,6 +163,16 @@ class Transport(TcpTransport):
         writer = self._io_writer
         return self._heard_bytes, 0 if writer is None else writer.transport.get_write_buffer_size()
 
+    async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
+        """As asyncio.open_connection does, which nats-py's own asks, but for the protocol."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=buffer_size)
+        protocol = _Protocol(reader)
+        async with asyncio.timeout(connect_timeout):
+            plain, _ = await loop.create_connection(lambda: protocol, uri.hostname, uri.port)
+        self._bare_io_reader = self._io_reader = reader
+        self._bare_io_writer = self._io_writer = asyncio.StreamWriter(plain, protocol, reader, loop)
+
     async def read(self, buffer_size: int) -> bytes:
         found: bytes = await super().read(buffer_size)
         self._heard_bytes += len(found)
@@ -201,7 +211,7 @@ class Transport(TcpTransport):
         assert plain is not None, "connect comes first"
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
-        protocol = _Protocol(reader)
+        protocol = _SecuredProtocol(reader)
         host = uri if isinstance(uri, str) else uri.hostname
         try:
             async with asyncio.timeout(connect_timeout):
@@ -215,6 +225,17 @@ class Transport(TcpTransport):
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
+    """How a connection ended is told to whoever reads, and that is enough. asyncio keeps it for whoever waits for the end
+    as well, and where nobody did prints a traceback: at the latest as garbage, if that is collected in a bad order."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        closed: asyncio.Future[None] = self._closed  # type: ignore[attr-defined]
+        if not closed.cancelled():
+            closed.exception()
+
+
+class _SecuredProtocol(_Protocol):
     """A TLS connection cannot be half closed: asyncio warns of every end of one that asks for it."""
 
     def eof_received(self) -> bool:

@@ -41,6 +41,11 @@ class Lying(NamedTuple):
     parts: list[str]
     """Chunks of blobs, finished or not."""
 
+    def is_beyond(self, needed: frozenset[Digest]) -> bool:
+        """Whether some of it is nobody's. A sealed body has chunks, all on one subject: so some are where there are more
+        of these than bodies."""
+        return len(self.parts) > len(self.names) or not needed.issuperset(self.names)
+
 
 class Blobs(Protocol):
     """Bytes by name."""
@@ -120,9 +125,9 @@ class Bodies:
         return await self._blobs.lying()
 
     async def forget_all_but(self, needed: frozenset[Digest], of: Lying) -> int:
-        """Delete what was there before the subject was taken and the log does not name at that place: it never will, as
-        whoever stored it is refused. Returns how many. What came since is others': this process may have been stopped
-        and replaced meanwhile."""
+        """Delete what was there before the subject was taken, or kept, and the log does not name at that place: it never
+        will, as whoever stored it is refused. Returns how many. What came since is others': this process may have been
+        stopped and replaced meanwhile."""
         gone = [name for name in of.names if name not in needed]
         for name in gone:
             await self._blobs.delete(name)

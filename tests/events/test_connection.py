@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlparse
 
 import nats.errors
 import pytest
@@ -428,6 +429,22 @@ def test_whatever_answers_in_the_servers_place_it_is_found_again(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(found_again())
+
+
+async def test_how_a_connection_ended_is_said_once() -> None:
+    """As it was: asyncio might say it again, with a traceback, wherever what is left of it was collected (chaos)."""
+    with socket.create_server(("127.0.0.1", 0)) as spare:
+        port = spare.getsockname()[1]
+    async with _Stranger(port, _resets_behind_the_answer):
+        transport = Transport()
+        await transport.connect(urlparse(f"nats://127.0.0.1:{port}"), 4096, 5)
+        ended = transport._io_writer.transport.get_protocol()._closed
+        assert await transport.readline() == GREETING
+        transport.write(b"PING\r\n")
+        with pytest.raises(ConnectionResetError):
+            await transport.read(-1)
+        await until(ended.done, "the end")
+        assert not ended._log_traceback, "it would be told of"
 
 
 class _Stranger:

@@ -226,13 +226,13 @@ class Audit:
         place.attempt = place.attempt if seen.state == "unknown" else seen.attempt
         if seen.state in TERMINAL:
             place.over = True
-            run = self.run_of(place)
+            run = self.run_of(place) or self._undone(place)
             ended = run is not None and (run.returned or run.ends(self.world.now_ms))
             _check(ended, f"{job.uid} on {place.cluster} did not end")
 
     def check_start(self, place: Seen, started_ns: int) -> None:
         """R4: no earlier than it truly began, whatever its clock says; answers are a second old at most."""
-        run = self.run_of(place)
+        run = self.run_of(place) or self._undone(place)
         _check(run is not None, f"{place.cluster} has no run")
         if run.returned:  # type: ignore[union-attr]
             return  # and was let go again, between two lists

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,10 @@ import events as ev
 from events.log import Unavailable
 from events.micro import Unfit
 from services.console.verify import verify
-from services.federator import state
+from services.federator import service, state
+from services.federator.bodies import Lying
 from services.federator.mcc import InvalidJob
-from services.federator.records import SETTLED
+from services.federator.records import SETTLED, SUBMITTED
 from services.federator.rules import forgotten
 from services.federator.service import Federator
 from services.federator.service.decider import Decider
@@ -105,6 +107,54 @@ async def test_a_replaced_federator_steps_down(field: Field) -> None:
         await federator.handlers()["cancel"](b'{"name": "first"}')
     await field.ended(SteppedDown)
     running.cancel()
+
+
+async def test_a_body_of_no_job_goes_soon(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A federator that was replaced as it stored it, or one that sent it twice and was heard late (chaos, seed 20)."""
+    monkeypatch.setattr(service, "CLEARS_AFTER_S", 0.05)
+    field.cluster("a", waiting_ms=600_000)
+    federator = await field.start()
+    job = await field.federate("train", a=0)
+    await field.bodies.keep(b"of nobody")
+    await field.until(lambda: [*field.blobs.data] == [job.digest], "what is nobody's to go")
+    assert sum(isinstance(event, ev.Renewed) for event in field.said()) == 1, "where there is nothing to clear, nothing"
+    await field.bodies.keep(b"of another, who took over")
+    other = Writer(field.log, WRITER)
+    await other.take(ev.FederatorTaken(holder="other"))
+    await field.ended(SteppedDown)
+    assert len(field.blobs.data) == 2
+    assert not federator.ready.is_set()
+
+
+async def test_a_body_whose_request_is_under_way_stays(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "CLEARS_AFTER_S", 0.01)
+    field.cluster("a", waiting_ms=600_000)
+    federator = await field.start()
+    looks, append, put = 0, field.log.append, field.blobs.put
+    lying, may_append = field.blobs.lying, asyncio.Event()
+
+    async def looked() -> Lying:
+        nonlocal looks
+        looks += 1
+        return await lying()
+
+    async def stored(name: str, data: bytes) -> None:
+        await put(name, data)
+        field.log.append = held  # type: ignore[method-assign]
+
+    async def held(*arguments: Any, **more: Any) -> int:
+        await may_append.wait()
+        return await append(*arguments, **more)
+
+    field.blobs.lying, field.blobs.put = looked, stored  # type: ignore[method-assign]
+    asked = asyncio.create_task(federator.federate(field.text("train", a=0)))
+    await field.until(lambda: len(field.blobs.data) == 1, "the body to be kept")
+    before = looks
+    await field.until(lambda: looks > before + 3, "it to be looked at")
+    may_append.set()
+    await asked
+    await field.until(lambda: field.job("train").places["a"].phase == SUBMITTED, "it to be submitted")
+    assert [*field.blobs.data] == [field.job("train").digest]
 
 
 async def go_on(field: Field, rng: random.Random, waiting: list[str], *, killed: float) -> None:

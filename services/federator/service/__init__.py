@@ -20,7 +20,7 @@ from events.micro import Handler
 from services.decider import LogTime
 from services.federator import core, mcc
 from services.federator.backends import TERMINAL, Reach
-from services.federator.bodies import Bodies
+from services.federator.bodies import Bodies, Digest
 from services.federator.records import Job, Key, Place, account_of
 from services.federator.service.decider import Decider
 from services.federator.service.effects import Effects
@@ -29,6 +29,8 @@ from services.federator.service.polling import Polling
 from services.federator.state import State
 from services.snapshots import SnapshotKeeper, Taking
 
+CLEARS_AFTER_S = 60.0
+"""How long a body may lie that no job has."""
 logger = logging.getLogger("muster.federator")
 
 
@@ -57,6 +59,8 @@ class Federator:
         self._snapshots = snapshots
         self._unneeded: asyncio.Queue[str] = asyncio.Queue()
         """Digests of bodies that nobody needs any more."""
+        self._requested = self._answered = 0
+        """How many bodies users have sent; and of how many it is decided whether a job has them."""
 
     @property
     def state(self) -> State:
@@ -67,8 +71,7 @@ class Federator:
         lying = await self.bodies.lying()  # what is kept behind this is not for this process to judge
         await self.decider.take(self.holder)
         self._clock.start(self.state.clock.time_ns)
-        needed = frozenset(job.digest for job in self.state.jobs.values() if core.needs_body(job))
-        cleared = await self.bodies.forget_all_but(needed, lying)
+        cleared = await self.bodies.forget_all_but(self._needed(), lying)
         said = {"sequence": self.state.sequence, "jobs": len(self.state.jobs), "bodies_cleared": cleared}
         logger.info("taken", extra=said)
         for account in [name for name, places in self.state.open.items() if places and name not in self._reaches]:
@@ -85,6 +88,7 @@ class Federator:
                         tasks.create_task(reach.log.follow())
                 tasks.create_task(self.effects.run())
                 tasks.create_task(self._forget())
+                tasks.create_task(self._clear())
                 self.ready.set()
                 await self.decider.run()
         except BaseExceptionGroup as group:
@@ -106,6 +110,25 @@ class Federator:
         while True:
             await self.bodies.forget(await self._unneeded.get())
 
+    async def _clear(self) -> None:
+        """D70: what lies there for nobody, as whoever stored it was replaced, or sent it twice and was heard late.
+
+        As long as nobody else has taken the subject, it is not a successor's: that what is said behind the list is
+        acknowledged says so. Nor may it be a request's of our own.
+        """
+        while True:
+            await asyncio.sleep(CLEARS_AFTER_S)
+            requested = self._requested
+            lying = await self.bodies.lying()
+            if self._answered < requested or self._requested > requested or not lying.is_beyond(self._needed()):
+                continue
+            await self.decider.say(lambda: [ev.Renewed()], "renew")
+            cleared = await self.bodies.forget_all_but(self._needed(), lying)
+            logger.info("bodies of no job are cleared", extra={"bodies_cleared": cleared})
+
+    def _needed(self) -> frozenset[Digest]:
+        return frozenset(job.digest for job in self.state.jobs.values() if core.needs_body(job))
+
     def _keys(self, event: Event) -> list[Key]:
         """The places that an event is about."""
         if isinstance(event, ev.JobFederated | ev.JobSettled):
@@ -126,6 +149,14 @@ class Federator:
         if wrong := [*unknown, *core.problems(self.state, job)]:  # what is refused anyway needs no body
             raise mcc.InvalidJob(wrong)
         drawn = uuid.uuid4().hex
+        self._requested += 1
+        try:
+            await self._accept(job, drawn, text)
+        finally:
+            self._answered += 1
+        return core.uid_of(self.state, drawn)
+
+    async def _accept(self, job: mcc.MultiClusterJob, drawn: str, text: str) -> None:
         digest = await self.bodies.keep(text.encode())
 
         def said() -> list[Event]:
@@ -136,7 +167,6 @@ class Federator:
         except mcc.InvalidJob:  # any other error may hide that the log has it: then the next start knows
             await self.bodies.forget(digest)
             raise
-        return core.uid_of(self.state, drawn)
 
     def handlers(self) -> dict[str, Handler]:
         """What users may ask, by verb."""

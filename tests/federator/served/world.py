@@ -301,7 +301,7 @@ class Served(Ending, World):
 
     async def _history(self) -> None:
         heal = self.loop.at(START_S + FAULTS_END_MS / 1_000, self.faults.lift)
-        if await self._rests(self.is_over):
+        if await self._rests(lambda: self.is_over() and self._is_cleared()):
             self.supervisor.restart()
             await asyncio.wait({self.broken}, timeout=1.0)
             if await self._rests(lambda: self.is_over() and self._is_cleared()):
@@ -330,8 +330,9 @@ class Served(Ending, World):
         return settled and not [*forgotten.forgotten(state.over)] and not self.is_loose()
 
     def _is_cleared(self) -> bool:
-        """Bodies go in two steps; and a part that one who was replaced kept lies there until somebody starts."""
-        return len(self._parts()) == 2 * len(self.broker.bodies.names())
+        """Bodies go in two steps; and what one who was replaced kept lies there until somebody looks again."""
+        kept = self.broker.bodies.names()
+        return len(self._parts()) == 2 * len(kept) and kept == self.needed()
 
     def _parts(self) -> set[str]:
         """Of bodies: two of each that is whole."""

@@ -24,6 +24,7 @@ from events.log import LogError, Unavailable
 from events.object_store import Bucket
 from services.federator.backends import Reach, leaf
 from services.federator.bodies import Blobs, BucketBlobs
+from services.federator.core import needs_body
 from services.federator.records import account_of
 from services.federator.state import State
 from services.kubernetes.errors import ApiError
@@ -55,7 +56,7 @@ SEEDS = 100_000_000
 """From here on are the seeds of members: with all that came later for other histories."""
 SNAPSHOT_AFTER_BYTES = 3_000
 SWEEP_S = 20.0
-"""Instead of an hour, between two looks at clusters where no job is open."""
+"""Instead of an hour, between two looks at clusters where no job is open; and of a minute, at bodies."""
 PATIENCE_S = 60.0
 """Once faults have ended users wait so long for a job to settle, and then cancel it: it may fit nowhere."""
 NAMES = 5
@@ -230,9 +231,9 @@ class Federation(Ending):
             return f"not settled: {left}"
         if told.intents() or any(told.strays.values()):
             return f"to do: {told.intents()}, {told.strays}"
-        if held := self.witness.not_let_go(self.members):
-            return f"held: {held}"
-        return ""
+        held = self.witness.not_let_go(self.members)
+        left = self.broker.bodies.names() - {job.digest for job in told.jobs.values() if needs_body(job)}
+        return f"held: {held}; bodies of no job: {sorted(left)}" if held or left else ""
 
     def _digest(self) -> str:
         told = hashlib.sha256(self.witness.verified().encode())
