@@ -59,6 +59,7 @@ class Client(nats.aio.client.Client):
         service that was told to end in that moment would run on. `asyncio.wait` loses none.
         """
         flushing = asyncio.ensure_future(self._flushed(timeout))
+        flushing.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled caller asks no more
         try:
             await asyncio.wait({flushing})
         finally:
@@ -67,6 +68,8 @@ class Client(nats.aio.client.Client):
 
     async def _flushed(self, timeout: int) -> None:  # noqa: ASYNC109
         await super().flush(timeout)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError
         await super().flush(timeout)
 
     async def _flush_pending(self, force_flush: bool = False) -> Any:

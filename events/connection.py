@@ -12,11 +12,11 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import nats.errors
@@ -115,7 +115,8 @@ class Connection:
     ) -> Connection:
         """`credentials` are nats-py's: user, password, token, user_credentials.
 
-        The URL may name several servers, with commas, and user and password as ``nats://user:password@host:4222``.
+        The URL may name several servers, with commas, and user and password as ``nats://user:password@host:4222``, or
+        a token as ``nats://token@host``: where it does so once, they are for all of them, and for those that are learned.
         TLS is used, and insisted on, when a file is given (PEM: who is trusted; who we are) or the URL says ``tls://``.
         Answers come to `inbox_prefix`, by default one of the user's own (``_INBOX_binder``): nobody else may listen.
 
@@ -125,7 +126,9 @@ class Connection:
         if ca_file or certificate_file or any(server.startswith(("tls://", "wss://")) for server in self._servers):
             credentials["tls"] = tls.of_files(ca_file, certificate_file, key_file)
         self._trust = tls.Trust(len(self._servers), ca_file, certificate_file, used="tls" in credentials)
-        user = credentials.get("user") or urlsplit(self._servers[0]).username or ""
+        if not any(credentials.get(of) for of in ("user", "token", "user_credentials")):
+            credentials |= _of_url(self._servers)
+        user = credentials.get("user") or ""
         self._who = _named(user, credentials)
         self._credentials_file = str(credentials.get("user_credentials") or "")
         connecting = asyncio.ensure_future(
@@ -397,6 +400,16 @@ class Connection:
 def _own_inbox(user: str) -> str:
     """Where answers come: each user has a place of its own, so that the server can keep others from listening."""
     return f"_INBOX_{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else "_INBOX"
+
+
+def _of_url(servers: Iterable[str]) -> dict[str, str]:
+    """The credentials in the servers' URLs. nats-py takes them for those of one server alone, and as they are written.
+    Empty where there are none, or not the same."""
+    found = dict.fromkeys((parts.username, parts.password) for parts in map(urlsplit, servers) if parts.username)
+    if len(found) != 1:
+        return {}
+    ((user, password),) = found
+    return {"token": unquote(user)} if password is None else {"user": unquote(user), "password": unquote(password)}
 
 
 def _named(user: str, credentials: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ class _Problems(list[str]):
     """What is wrong so far. Raises InvalidJob where that is enough."""
 
     def append(self, problem: str) -> None:
-        super().append(problem)
+        super().append(_fitting(problem))
         if len(self) >= MOST_FOUND:
             raise InvalidJob(self)
 

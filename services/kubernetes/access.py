@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any, TypeVar
@@ -177,6 +178,8 @@ class _Official:
             said: str | None = self.configuration.get_api_key_with_prefix("BearerToken")
         except Exception as error:  # a plugin's, whatever it is
             raise AccessError(f"{self._path}: user: no bearer token: {type(error).__name__}: {error}") from error
+        if _is_none(said):
+            raise AccessError(f"{self._path}: user: expected a bearer token, and none came of it")
         if said and not all(map(_one_word, said.strip(" ").split(" "))):
             raise AccessError(f"{self._path}: user: expected a bearer token: one word without spaces or line ends")
         return said
@@ -195,9 +198,12 @@ def _loaded(path: str) -> Any:
 
     # Without a proxy it has the environment's, also where NO_PROXY names the server; without a host http://localhost.
     configuration = Configuration(host="", proxy="")
+    files, context = _joined(path)
     try:
-        load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
-        user = _user(KubeConfigMerger(path).config)  # type: ignore[no-untyped-call]
+        load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=files, context=context, client_configuration=configuration, persist_config=False
+        )
+        user = _user(KubeConfigMerger(files).config, context)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError) as error:
         raise AccessError(f"{path}: {error}") from error
     except Exception as error:  # it takes the file for what it should be
@@ -206,14 +212,35 @@ def _loaded(path: str) -> Any:
         raise AccessError(f"{path}: user.as: expected credentials of the user's own: nobody is impersonated")
     # What is asked for credentials, if anything.
     asked = next((one for one in ("exec", "auth-provider") if one in user), "")
-    if asked and not (configuration.api_key.get("BearerToken") or configuration.cert_file):
+    bearer = configuration.api_key.get("BearerToken")
+    if asked and (_is_none(bearer) or not (bearer or configuration.cert_file)):
         raise AccessError(f"{path}: user.{asked}: expected a token or a certificate, and none came of it")
     return configuration
 
 
-def _user(config: Any) -> Any:
+def _is_none(bearer: str | None) -> bool:
+    """What the package makes of a plugin's token that is empty, or null."""
+    return bearer is not None and bearer.strip() in ("Bearer", "Bearer None")
+
+
+def _joined(path: str) -> tuple[str, str]:
+    """Those files that say something, and the current context: the first that one of them names, as for kubectl. The
+    package takes the last, and an empty file for an error. Raises AccessError."""
+    files, current = list[str](), ""
+    for name in filter(None, path.split(os.pathsep)):
+        file = Path(os.path.expanduser(name))
+        if not os.path.exists(file) or not _documents(file):
+            continue
+        files.append(str(file))
+        current = current or str(_parse(file).get("current-context") or "")
+    if not current:
+        raise AccessError(f"{path}: current-context: expected the name of a context, in one of these files")
+    return os.pathsep.join(files), current
+
+
+def _user(config: Any, current: str) -> Any:
     """The current context's user, of a configuration as the package merges it; empty: there is none."""
-    context = config["contexts"].get_with_name(config["current-context"])["context"]
+    context = config["contexts"].get_with_name(current)["context"]
     found = config["users"].get_with_name(context.safe_get("user"), safe=True) if config.value.get("users") else None
     return (found.safe_get("user") if found is not None else None) or ()
 
@@ -284,15 +311,22 @@ def _bearer(kubeconfig: Path) -> Callable[[], str | None]:
 
 
 def _bearer_of(kubeconfig: Path, user: _User) -> Callable[[], str | None]:
-    """A token in the kubeconfig goes before a file that it names."""
-    if token := user.token:
-        if not _one_word(token):
-            raise AccessError(f"{kubeconfig}: user.token: expected one word without spaces or line ends")
-        return lambda: f"Bearer {token}"
+    """Of a file that it names, which may be written anew; while that cannot be read, that of the kubeconfig."""
+    token, location = user.token, kubeconfig.parent / (user.token_file or "")
+    if token and not _one_word(token):
+        raise AccessError(f"{kubeconfig}: user.token: expected one word without spaces or line ends")
+
+    def of_file() -> str:
+        try:
+            return f"Bearer {_read_token(location)}"
+        except AccessError:
+            if token:
+                return f"Bearer {token}"
+            raise
+
     if user.token_file:
-        location = kubeconfig.parent / user.token_file
-        return lambda: f"Bearer {_read_token(location)}"
-    return lambda: None
+        return of_file
+    return lambda: f"Bearer {token}" if token else None
 
 
 def _server(kubeconfig: str, named: str) -> str:
@@ -319,7 +353,16 @@ def _one_word(text: str) -> bool:
 
 
 def _parse(file: Path) -> dict[str, Any]:
-    """The kubeconfig's mapping, the file's one document."""
+    """The kubeconfig's mapping, the file's one document. Raises AccessError."""
+    parsed = _documents(file)
+    if len(parsed) != 1 or not isinstance(parsed[0], dict):
+        raise AccessError(f"{file}: expected a mapping with clusters, contexts and users")
+    config: dict[str, Any] = parsed[0]
+    return config
+
+
+def _documents(file: Path) -> list[Any]:
+    """Of its YAML. Raises AccessError."""
     from services.documents import NotYaml, load_all
 
     try:
@@ -329,13 +372,9 @@ def _parse(file: Path) -> dict[str, Any]:
     except ValueError as error:  # not UTF-8, or a path with a NUL
         raise AccessError(f"{file}: expected a kubeconfig file: {error}") from error
     try:
-        parsed = load_all(text)
+        return load_all(text)
     except NotYaml as error:
         raise AccessError(f"{file}: expected YAML: {error}") from error
-    if len(parsed) != 1 or not isinstance(parsed[0], dict):
-        raise AccessError(f"{file}: expected a mapping with clusters, contexts and users")
-    config: dict[str, Any] = parsed[0]
-    return config
 
 
 def _current(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -367,7 +406,7 @@ def _as_file(kubeconfig: Path, key: str, path: str | None, data: str | None) -> 
         yield str(kubeconfig.parent / path) if path else None
         return
     try:
-        content = base64.b64decode(data, validate=True)
+        content = base64.b64decode("".join(data.split()), validate=True)
     except ValueError as error:  # binascii.Error is one
         raise AccessError(f"{kubeconfig}: {key}-data: expected base64: {error}") from error
     try:
@@ -389,7 +428,7 @@ def _ssl_context(
     try:
         context = tls.trusting(ca_file)
         if cert_file:
-            context.load_cert_chain(cert_file, key_file)
+            context.load_cert_chain(cert_file, key_file, password="")  # else OpenSSL asks whoever sits there
     except (OSError, ValueError) as error:  # SSLError is an OSError; a path may have a NUL
         raise AccessError(f"TLS: {ca_file or 'system certificates'}, {cert_file}, {key_file}: {error}") from error
     if not verify:
@@ -427,12 +466,14 @@ def _environment_proxy(server: str) -> str | None:
 
 
 def _is_direct(host: str, no_proxy: str) -> bool:
-    """What Python's own `proxy_bypass` does not know and kubectl does: loopback, and networks such as 10.0.0.0/8."""
+    """What Python's own `proxy_bypass` does not know and kubectl does: loopback, ``*`` beside others, ``*.example`` and
+    networks such as 10.0.0.0/8."""
+    entries = [entry.strip() for entry in no_proxy.split(",")]
     try:
         address = ip_address(host)
     except ValueError:
-        return host == "localhost"
-    return address.is_loopback or any(_is_in(address, entry.strip()) for entry in no_proxy.split(","))
+        return host == "localhost" or any(fnmatchcase(host, entry) for entry in entries if entry.startswith("*"))
+    return address.is_loopback or "*" in entries or any(_is_in(address, entry) for entry in entries)
 
 
 def _is_in(address: IPv4Address | IPv6Address, network: str) -> bool:

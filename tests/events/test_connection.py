@@ -38,7 +38,10 @@ async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monke
     """As it was: a service that was told to end in this moment ran on."""
     answer, asked = asyncio.get_running_loop().create_future(), asyncio.Event()
 
+    flushes = []
+
     async def flush(client: object, timeout: int) -> None:  # noqa: ASYNC109
+        flushes.append(client)
         asked.set()
         await asyncio.wait_for(answer, timeout)
 
@@ -49,6 +52,8 @@ async def test_a_cancellation_that_meets_the_answer_to_a_flush_is_not_lost(monke
     flushing.cancel()
     await asyncio.wait({flushing})
     assert flushing.cancelled()
+    await asyncio.sleep(0)
+    assert len(flushes) == 1, "for nobody"
 
 
 async def test_a_flush_that_was_cancelled_keeps_nobody_from_hearing_what_comes_behind_its_answer(
@@ -268,6 +273,26 @@ async def test_whom_a_server_puts_out_says_why_and_comes_back_when_he_may(
             reload(server, USERS)
             await until(lambda: connection.generation, "the connection that is made again")
             await connection.ask("$JS.API.INFO")
+
+
+@pytest.mark.parametrize(
+    ("users", "credentials", "who"),
+    [
+        ('user: planner, password: "p@ss/w"', "planner:p%40ss%2Fw", "user 'planner'"),
+        ('token: "s3cr3t/"', "s3cr3t%2F", "this user"),
+    ],
+)
+async def test_credentials_in_the_url_are_for_all_servers(
+    users: str, credentials: str, who: str, tmp_path: Path
+) -> None:
+    """As for other clients of NATS. As it was: for that one server, and not decoded; a token was shown as a user."""
+    with EmbeddedServer(tmp_path, extra=f"authorization {{ {users} }}") as server:
+        host = server.url.partition("//")[2]
+        for urls in (f"nats://{credentials}@{host},nats://{host}", f"nats://{host},nats://{credentials}@{host}"):
+            async with connected(urls) as connection:
+                await connection.ask("$JS.API.INFO")
+                assert connection._who == who
+                assert "s3cr3t" not in connection.client._inbox_prefix.decode()
 
 
 async def test_who_may_not_subscribe_any_more_is_told_and_keeps_his_connection(

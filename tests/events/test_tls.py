@@ -109,6 +109,12 @@ def test_an_authority_may_say_as_little_of_itself_as_gos_servers_let_it(
         assert not flags & ssl.VERIFY_X509_STRICT
 
 
+async def test_an_authority_may_be_trusted_without_the_one_above_it(secured: EmbeddedServer, files: Files) -> None:
+    """As Go has it: an intermediate one, or the server's own certificate. As it was: ``unable to get issuer``."""
+    connection = await Connection(secured.url).connect(ca_file=files.good[0])
+    await connection.close()
+
+
 async def test_an_authority_that_did_not_sign(secured: EmbeddedServer, files: Files) -> None:
     told = await refused(secured.url, ca_file=files.other_ca)
     assert told.startswith(f"{secured.url}: the NATS server's certificate is refused: unable to get local issuer")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.federator.mcc import LONGEST_TOLD, PLUGINS, InvalidJob, load, parse, scalars
+from services.federator.mcc import LONGEST_TOLD, PLUGINS, InvalidJob, _Problems, load, parse, scalars
 from tests.federator.jobs import EXAMPLE, document, plugin
 
 PLUGIN = "extra.com.microsoft.pai.runtimeplugin[1].parameters"
@@ -406,6 +406,9 @@ def test_of_very_many_problems_some_are_told() -> None:
     hundred = [str(number) for number in range(100)]
     assert InvalidJob(hundred).problems == tuple(hundred)
     assert InvalidJob([*hundred, "x"]).problems == (*hundred, "and 1 more")
+    found = _Problems()
+    found.append("x" * 200_000)
+    assert len(found[0]) == LONGEST_TOLD, "ten thousand of them took gigabytes"
     assert str(InvalidJob(["a", "b"])) == "a; b"
     changed = document()
     plugin(changed)["params"] |= {f"p{number}": {} for number in range(1_000)}

@@ -38,7 +38,7 @@ def test_a_history_does_not_end_while_a_body_is_cleared_away() -> None:
     assert len(bodies.messages) == 2 * len(bodies.names())
 
 
-def test_a_part_of_a_body_that_a_replaced_process_kept_goes_with_the_next_start() -> None:
+def test_a_part_of_a_body_that_a_replaced_process_kept_goes() -> None:
     """Seed 165: it comes behind what its successor cleared, and nobody starts any more before all is at rest."""
     assert simulation.run(165, HeldServed)[0] == ""
 

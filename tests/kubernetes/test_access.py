@@ -24,7 +24,13 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
 from deploy.certificates import Authority
@@ -83,7 +89,6 @@ USERS = {
     "nobody": {},
     "token": {"token": "abc"},
     "token file": {"tokenFile": "token"},
-    "both": {"token": "abc", "tokenFile": "token"},
     "certificate": {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)},
     "certificate files": {"client-certificate": "ca.crt", "client-key": "key.pem"},
 }
@@ -131,6 +136,60 @@ def test_exec_plugins_go_through_the_official_package(tmp_path: Path) -> None:
     found = access.from_kubeconfig(kubeconfig(tmp_path, CLUSTERS["http"], user))
     assert found.authorization() == "Bearer from-a-plugin"
     assert found.refreshed
+
+
+@pytest.mark.parametrize("token", ["", None])
+def test_a_plugin_that_gives_an_empty_token_gives_none(tmp_path: Path, token: str | None) -> None:
+    """As it was: `Bearer`, or `Bearer None`, was sent."""
+    plugin = tmp_path / "plugin"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    plugin.write_text(f"#!/bin/sh\necho '{json.dumps({**credential, 'status': {'token': token}})}'\n")
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    with pytest.raises(AccessError, match=r"user\.exec: expected a token or a certificate, and none came of it"):
+        access.from_kubeconfig(kubeconfig(tmp_path, CLUSTERS["http"], user))
+
+
+def test_a_token_file_goes_before_a_token_as_for_client_go(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, CLUSTERS["http"], {"token": "abc", "tokenFile": "token"})
+    found = access.from_kubeconfig(path)
+    assert found.authorization() == "Bearer abc", "there is no file yet"
+    (tmp_path / "token").write_text("from-a-file")
+    assert found.authorization() == "Bearer from-a-file"
+
+
+def test_of_several_files_the_first_current_context_counts_as_for_kubectl(tmp_path: Path) -> None:
+    """As it was: the last one's. Services could have bound pods on another cluster than kubectl showed."""
+    files = []
+    for name, current in (("empty", None), ("none", ""), ("first", "first"), ("second", "second")):
+        file = tmp_path / name
+        config = {
+            "current-context": current,
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "clusters": [{"name": name, "cluster": {"server": f"http://{name}.example"}}],
+            "users": [{"name": name, "user": {"token": f"of-{name}"}}],
+        }
+        file.write_text("" if current is None else json.dumps(config))
+        files.append(str(file))
+    found = access.load(os.pathsep.join([str(tmp_path / "missing"), *files]))
+    assert (found.base_url, found.authorization()) == ("http://first.example", "Bearer of-first")
+    with pytest.raises(AccessError, match="current-context: expected the name of a context, in one of these files"):
+        access.load(os.pathsep.join(files[:2]))
+
+
+def test_base64_may_have_line_ends(tmp_path: Path) -> None:
+    lines = base64.encodebytes(CERTIFICATE.encode()).decode()
+    made = access.from_kubeconfig(kubeconfig(tmp_path, CLUSTERS["https"] | {"certificate-authority-data": lines}, {}))
+    assert made.ssl_context is not None
+    assert len(made.ssl_context().get_ca_certs()) == 1
+
+
+def test_an_encrypted_key_asks_nobody_for_its_pass_phrase(tmp_path: Path) -> None:
+    key = load_pem_private_key(KEY.encode(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")).decode()
+    user = {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(locked)}
+    with pytest.raises(AccessError, match="TLS: "):
+        access.from_kubeconfig(kubeconfig(tmp_path, CLUSTERS["https"], user)).ssl_context()  # type: ignore[misc]
 
 
 def test_a_plugins_token_that_no_header_can_hold_is_told_and_not_sent(tmp_path: Path) -> None:
@@ -238,7 +297,11 @@ def test_where_no_temporary_file_can_be_had_what_was_read_counts_on(
         ("https://api.example:6443", "", PROXY),
         ("https://api.example:6443", "other.example,10.0.0.0/8", PROXY),
         ("https://api.example:6443", "other.example,.example", None),
+        ("https://api.example:6443", "other.example, *", None),
+        ("https://api.example:6443", "*.example", None),
+        ("https://api.example:6443", "*.other.example", PROXY),
         ("https://10.96.0.1:443", "10.0.0.0/8,.svc", None),
+        ("https://10.96.0.1:443", "*.svc,*", None),
         ("https://10.96.0.1:443", "10.1.2.3/8", None),
         ("https://10.96.0.1:443", "192.168.0.0/16, 10.96.0.1", None),
         ("https://11.96.0.1:443", "10.0.0.0/8", PROXY),

@@ -224,13 +224,22 @@ def _check(job: Mapped) -> None:
         wrong.append("secrets: not supported on Kubernetes")
     if job.get("jobRetryCount"):
         wrong.append("jobRetryCount: expected 0: a gang is not started again")
+    named = _prerequisites(job)
     for role, spec in roles.items():
-        wrong += [f"taskRoles.{role}.{said}" for said in _unsupported(job, spec)]
+        wrong += [f"taskRoles.{role}.{said}" for said in _unsupported(job, spec, named)]
     if wrong:
         raise Unsupported("; ".join(wrong))
 
 
-def _unsupported(job: Mapped, spec: Mapped) -> Iterator[str]:
+def _prerequisites(job: Mapped) -> dict[str, bool]:
+    """By name, whether one of them is a plugin: a job may have, and name, very many."""
+    named: dict[str, bool] = {}
+    for one in job.get("prerequisites") or ():
+        named[one["name"]] = named.get(one["name"], False) or str(one.get("plugin") or "").startswith(PLUGINS)
+    return named
+
+
+def _unsupported(job: Mapped, spec: Mapped, named: Mapping[str, bool]) -> Iterator[str]:
     """Of a role."""
     if (spec.get("completion") or {}).get("minFailedInstances") not in (None, 1):
         yield "completion.minFailedInstances: expected 1: a gang ends with the first failure"
@@ -245,10 +254,9 @@ def _unsupported(job: Mapped, spec: Mapped) -> Iterator[str]:
         if spec.get(field) is not None and scripts.prerequisite(job, field, spec[field]) is None:
             yield f"{field}: expected the name of a prerequisite of this type"
     for name in spec.get("prerequisites") or ():
-        named = [one for one in job.get("prerequisites") or () if one["name"] == name]
-        if not named:
+        if name not in named:
             yield "prerequisites: expected names of the job's prerequisites"
-        elif any(str(one.get("plugin") or "").startswith(PLUGINS) for one in named):
+        elif named[name]:
             yield "prerequisites: plugins are not supported on Kubernetes"
 
 

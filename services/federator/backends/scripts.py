@@ -22,6 +22,8 @@ OPTIONS = "set -o errexit\nset -o nounset\nset -o pipefail\n"
 MOST = 1 << 19
 """Characters of a task role's commands, with what they refer to: a parameter repeated fills the memory. Linux takes a
 quarter of it as one argument."""
+ITEM = 100
+"""As how many characters an item of a list counts: lists of lists of lists are little text and much work."""
 _EXPANDED = re.compile(r"\$(?=[$(])")
 REFERRED = ("script", "output", "data")
 """Fields of a role by which it names a prerequisite of that type."""
@@ -116,10 +118,12 @@ def _script(job: Mapped, role: str, spec: Mapped) -> str:
     for opened, closed, reference in _tags(text):
         if reference[:1] and reference[0] in _OTHER:
             raise Unsupported(f"{where}: expected nothing but references between <% and %>")
-        value = _looked_up(known, reference) if reference else text[opened:closed]
-        left -= len(value) - (closed - opened)
+        value, items = _looked_up(known, reference) if reference else (text[opened:closed], 0)
+        left -= len(value) - (closed - opened) + ITEM * items
         if left < 0:
-            raise Unsupported(f"{where}: expected at most {MOST} characters, all written out")
+            raise Unsupported(
+                f"{where}: expected at most {MOST} characters, all written out, an item of a list as {ITEM}"
+            )
         parts += [text[at:opened], value]
         at = closed
     return "".join([*parts, text[at:]]).strip()
@@ -154,8 +158,9 @@ def _unclosed(text: str) -> str:
     return "section" if sections else ""
 
 
-def _looked_up(known: Mapped, reference: str) -> str:
-    """The value at ``$data.uri[0]``. Without one it stays a reference, as the server writes it."""
+def _looked_up(known: Mapped, reference: str) -> tuple[str, int]:
+    """The value at ``$data.uri[0]``, and how many items its lists have. Without one it stays a reference, as the server
+    writes it."""
     path = _INDEX.sub(r".\1", reference)
     value: Any = known
     for part in path.split("."):
@@ -165,4 +170,8 @@ def _looked_up(known: Mapped, reference: str) -> str:
             value = value[int(part)] if int(part) < len(value) else None
         else:
             value = None
-    return f"<% {path} %>" if value is None else written(value)
+    return (f"<% {path} %>", 0) if value is None else (written(value), _items(value))
+
+
+def _items(value: Any) -> int:
+    return len(value) + sum(map(_items, value)) if isinstance(value, list) else 0

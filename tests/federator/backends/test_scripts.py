@@ -133,6 +133,21 @@ def test_references_are_filled_in_as_the_server_does_it(said: str, text: str) ->
     assert rendered(said, **given) == text
 
 
+def test_a_value_of_little_text_and_much_work_is_not_written_again_and_again() -> None:
+    """As it was: 200 references to one list of lists cost 28 s, at each attempt."""
+    made = job("train")
+    deep: list[Any] = []
+    for _ in range(90):
+        deep = [deep]
+    made["parameters"] = {"x": [deep] * 900}
+    made["taskRoles"]["worker"]["commands"] = ["<% $parameters.x %>" * 200]
+    with pytest.raises(Unsupported, match="all written out, an item of a list as 100"):
+        command(made, "worker", made["taskRoles"]["worker"])
+    made["parameters"] = {"x": [["a", "b"]] * 20}
+    made["taskRoles"]["worker"]["commands"] = ["<% $parameters.x %>;" * 20]
+    assert command(made, "worker", made["taskRoles"]["worker"])[-1].count("a,b,a,b") == 200
+
+
 def test_references_that_are_never_closed_cost_no_more_than_their_length() -> None:
     with pytest.raises(Unsupported, match="expected every <% to be closed"):
         rendered("<% " * 100_000)

@@ -28,6 +28,7 @@ from services.federator.backends import (
 from services.federator.bodies import BucketBlobs, Lying
 from tests.federator.clusters import TrueCluster
 from tests.federator.held import HeldCluster
+from tests.federator.simulation.network import FAULTS_END_MS
 from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Blobs(BucketBlobs):
         await super().delete(name)
 
     async def lying(self) -> Lying:
-        """As a process starts; one in five stands still then, before or behind it."""
+        """One in five processes stands still then, before or behind it, as long as there are faults."""
         await self._may_stand_still()
         found = await super().lying()
         await self._may_stand_still()
@@ -193,6 +194,6 @@ class Blobs(BucketBlobs):
 
     async def _may_stand_still(self) -> None:
         source = self.world.others_rng
-        if source.random() < 0.1:
+        if source.random() < 0.1 and self.world.now_ms < FAULTS_END_MS:
             self.world.supervisor.stop(self.process, source.uniform(5.0, 60.0))
             await asyncio.sleep(0)
