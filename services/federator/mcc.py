@@ -201,9 +201,9 @@ def _too_long(document: Mapped, parameters: Mapping[str, Mapping[str, Any]]) -> 
     return left < 0
 
 
-def _left(value: Any, longest: Mapping[str, int], left: int) -> int:
-    """Of so many characters, when this is written out, each part in a line of its own; below 0: not all of it was looked
-    at."""
+def _left(value: Any, longest: Mapping[str, int], left: int, levels: int = 0) -> int:
+    """Of so many characters, when this is written out, each part in a line of its own, below so many levels; below 0: not
+    all of it was looked at."""
     if left < 0:
         return left
     match value:
@@ -212,10 +212,10 @@ def _left(value: Any, longest: Mapping[str, int], left: int) -> int:
             return left - len(value) - sum(longest.get(name, 0) for name in placed)
         case dict():
             for key, part in value.items():
-                left = _left(part, longest, left - len(key) - 3)
+                left = _left(part, longest, left - len(key) - 3 - 2 * levels, levels + 1)
         case list():
             for part in value:
-                left = _left(part, longest, left - 3)
+                left = _left(part, longest, left - 3 - 2 * levels, levels + 1)
         case _:
             left -= 4
     return left

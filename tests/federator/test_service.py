@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import events as ev
 from events.envelope import decode
 from events.micro import Unfit
-from services.federator import observing, requests
+from services.federator import mcc, observing, requests
 from services.federator.bodies import Cipher
 from services.federator.clusters import Limits
 from services.federator.explain import Said, explained
@@ -272,6 +273,26 @@ async def test_of_two_that_take_a_name_at_once_one_is_refused_and_leaves_nothing
     answers = await asyncio.gather(*both, return_exceptions=True)
     assert sorted(isinstance(answer, InvalidJob) for answer in answers) == [False, True]
     assert list(field.blobs.data) == [field.job("train").digest]
+
+
+async def test_a_job_that_is_read_slowly_holds_up_nobody(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: sixty documents, each a second's work, cost the federator its lease."""
+    field.cluster("a")
+    federator = await field.start()
+    read, load = threading.Event(), mcc.load
+
+    def slowly(text: str) -> mcc.MultiClusterJob:
+        assert read.wait(60), "nobody else had a turn"
+        return load(text)
+
+    monkeypatch.setattr(mcc, "load", slowly)
+    asked = asyncio.create_task(federator.federate(field.text("train", a=0)))
+    await asyncio.sleep(0.05)
+    assert await federator.handlers()["list"](b"{}") == []
+    assert not asked.done()
+    read.set()
+    await asked
+    await field.settled("train")
 
 
 async def test_a_token_that_is_not_there_is_told_once(

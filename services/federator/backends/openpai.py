@@ -185,7 +185,7 @@ class OpenPai:
     # --------------------------------------------------------------------------------------------------------- effects
 
     async def submit(self, submission: Submission) -> Submitted:
-        if wrong := _unfit(submission):
+        if wrong := await asyncio.to_thread(_unfit, submission):
             return Refused(code="InvalidProtocolError", message=wrong, of_content=True)
         heard = await self._ask("submit", "POST", "", submission.body, "text/yaml")
         if not isinstance(heard, _Answer):

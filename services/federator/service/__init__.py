@@ -57,6 +57,8 @@ class Federator:
         self._clock = LogTime(clock_offset_ms)
         self._polling = Polling(self.decider, self._clock, self.effects.agendas)
         self._snapshots = snapshots
+        self._reading = asyncio.Lock()
+        """One job at a time: in threads they would share one core."""
         self._unneeded: asyncio.Queue[str] = asyncio.Queue()
         """Digests of bodies that nobody needs any more."""
         self._requested = self._answered = 0
@@ -140,7 +142,8 @@ class Federator:
 
     async def federate(self, text: str) -> str:
         """Accept the multi-cluster job in this YAML; its UID. Raises InvalidJob, with all that is wrong."""
-        job = mcc.load(text)
+        async with self._reading:
+            job = await asyncio.to_thread(mcc.load, text)  # a second, where somebody wants it to be
         unknown = [
             f"clusters.{choice.alias}: {account_of(choice.user, choice.uri)}: expected user and uri of the clusters file"
             for choice in job.clusters

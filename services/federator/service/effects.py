@@ -244,21 +244,28 @@ class Effects:
         return [event for key, outcome in gathered if self._state.intends(key) and (event := outcome()) is not None]
 
     async def _special(self, job: Job, place: Place, effect: str) -> Submission | Refused | None:
-        """Refused, and told, where its body is gone; None, and told, where nothing can be made of it now. YAML is written
-        slowly: between two jobs everybody else has their turn."""
+        """Refused, and told, where its body is gone; None, and told, where nothing can be made of it now. YAML is read
+        and written slowly, up to seconds where somebody wants it: in a thread, so that everybody else has their turn."""
         async with self._preparing:
             await asyncio.sleep(0)
             try:
-                parsed = self._parsed.get(job.digest) or mcc.load((await self._bodies.read(job.digest)).decode())
+                if (parsed := self._parsed.get(job.digest)) is None:
+                    parsed = await asyncio.to_thread(mcc.load, (await self._bodies.read(job.digest)).decode())
                 self._parsed[job.digest] = parsed
                 if len(self._parsed) > PARSED:
                     self._parsed.pop(next(iter(self._parsed)))
-                special = specialize(parsed, place.cluster, self.owner((job.uid, place.cluster)), place.number)
+                owner = self.owner((job.uid, place.cluster))
+                written = await asyncio.to_thread(_written, parsed, place.cluster, owner, place.number)
             except (BodyGone, BodyLocked, mcc.InvalidJob) as error:
                 logger.error("cannot be %s", effect, extra={"job": job.name, "on": place.cluster, "reason": str(error)})
                 lost = isinstance(error, BodyGone)
                 return Refused(code="BodyGone", message=str(error), of_content=True) if lost else None
-            return Submission(name=place.name, body=to_yaml(special).encode())
+            return Submission(name=place.name, body=written)
 
     def owner(self, key: Key) -> Owner:
         return Owner(federation=self._decider.log.cluster, job=key[0], cluster=key[1])
+
+
+def _written(job: mcc.MultiClusterJob, alias: str, owner: Owner, number: int) -> bytes:
+    """Raises InvalidJob."""
+    return to_yaml(specialize(job, alias, owner, number)).encode()
