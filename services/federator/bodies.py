@@ -41,10 +41,15 @@ class Lying(NamedTuple):
     parts: list[str]
     """Chunks of blobs, finished or not."""
 
+    @property
+    def has_loose_parts(self) -> bool:
+        """Which body a part is of, only each body says. A sealed one has chunks, all on one subject: so some are nobody's
+        where these are more than the bodies."""
+        return len(self.parts) > len(self.names)
+
     def is_beyond(self, needed: frozenset[Digest]) -> bool:
-        """Whether some of it is nobody's. A sealed body has chunks, all on one subject: so some are where there are more
-        of these than bodies."""
-        return len(self.parts) > len(self.names) or not needed.issuperset(self.names)
+        """Whether some of it is nobody's."""
+        return self.has_loose_parts or not needed.issuperset(self.names)
 
 
 class Blobs(Protocol):
@@ -158,9 +163,7 @@ class BucketBlobs:
         return Lying(await self._bucket.names(), parts)
 
     async def sweep(self, lying: Lying) -> None:
-        """Which body a part is of, only each body says. A sealed one has chunks, all on one subject: so some are nobody's
-        where these are more than the bodies."""
-        if len(lying.parts) > len(lying.names):
+        if lying.has_loose_parts:
             await self._bucket.sweep(lying.parts)
 
 

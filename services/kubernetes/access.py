@@ -229,10 +229,9 @@ def _joined(path: str) -> tuple[str, str]:
     files, current = list[str](), ""
     for name in filter(None, path.split(os.pathsep)):
         file = Path(os.path.expanduser(name))
-        if not os.path.exists(file) or not _documents(file):
-            continue
-        files.append(str(file))
-        current = current or str(_parse(file).get("current-context") or "")
+        if os.path.exists(file) and (documents := _documents(file)):
+            files.append(str(file))
+            current = current or str(_mapping(file, documents).get("current-context") or "")
     if not current:
         raise AccessError(f"{path}: current-context: expected the name of a context, in one of these files")
     return os.pathsep.join(files), current
@@ -354,7 +353,11 @@ def _one_word(text: str) -> bool:
 
 def _parse(file: Path) -> dict[str, Any]:
     """The kubeconfig's mapping, the file's one document. Raises AccessError."""
-    parsed = _documents(file)
+    return _mapping(file, _documents(file))
+
+
+def _mapping(file: Path, parsed: list[Any]) -> dict[str, Any]:
+    """Raises AccessError."""
     if len(parsed) != 1 or not isinstance(parsed[0], dict):
         raise AccessError(f"{file}: expected a mapping with clusters, contexts and users")
     config: dict[str, Any] = parsed[0]

@@ -6,7 +6,6 @@ import asyncio
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from services.kubernetes.access import AccessError
 from services.kubernetes.client import Client
 from services.kubernetes.errors import NoCredentials, Unauthorized
 from tests.kubernetes.certificates import CERTIFICATE, KEY
+from tests.kubernetes.kubeconfigs import kubeconfig
 from tests.kubernetes.tokens import Server
 
 
@@ -38,7 +38,7 @@ class Plugin:
     def runs(self) -> int:
         return len(self._runs.read_text()) if self._runs.exists() else 0
 
-    def say(self, **status: str) -> None:
+    def say(self, **status: str | None) -> None:
         said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
         self.says.write_text(json.dumps(said))
 
@@ -46,17 +46,6 @@ class Plugin:
 @pytest.fixture
 def plugin(tmp_path: Path) -> Plugin:
     return Plugin(tmp_path)
-
-
-def kubeconfig(directory: Path, url: str, user: dict[str, Any]) -> str:
-    made = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    (directory / "config").write_text(json.dumps(made))
-    return str(directory / "config")
 
 
 async def opened(path: str) -> access.Access:
@@ -68,7 +57,7 @@ async def test_a_token_without_an_expiry_counts_until_it_is_not_accepted(
 ) -> None:
     """As it was: the first one was sent for good."""
     plugin.say(token="old")
-    async with Client(await opened(kubeconfig(tmp_path, server.url, plugin.user))) as client:
+    async with Client(await opened(kubeconfig(tmp_path, {"server": server.url}, plugin.user))) as client:
         assert await client.get_pod("default", "p") is None
         assert plugin.runs == 1
         server.token = "new"
@@ -83,7 +72,7 @@ async def test_where_a_new_one_is_not_accepted_either_a_plugin_is_not_run_for_ea
     tmp_path: Path, server: Server, plugin: Plugin
 ) -> None:
     plugin.say(token="another")
-    async with Client(await opened(kubeconfig(tmp_path, server.url, plugin.user))) as client:
+    async with Client(await opened(kubeconfig(tmp_path, {"server": server.url}, plugin.user))) as client:
         for _ in range(5):
             with pytest.raises(Unauthorized):
                 await client.get_pod("default", "p")
@@ -96,7 +85,7 @@ async def test_a_plugin_that_fails_then_is_asked_again(
     """Nothing is asked meanwhile."""
     monkeypatch.setattr(access, "REFUSED_S", 0.0)
     plugin.say(token="old")
-    async with Client(await opened(kubeconfig(tmp_path, server.url, plugin.user))) as client:
+    async with Client(await opened(kubeconfig(tmp_path, {"server": server.url}, plugin.user))) as client:
         assert await client.get_pod("default", "p") is None
         server.token = "new"
         plugin.says.unlink()
@@ -111,13 +100,21 @@ async def test_a_plugin_that_fails_at_the_start_is_told_of(tmp_path: Path, serve
     with pytest.raises(
         AccessError, match=r"config: user\.exec: expected a token or a certificate, and none came of it"
     ):
-        await opened(kubeconfig(tmp_path, server.url, plugin.user))
+        await opened(kubeconfig(tmp_path, {"server": server.url}, plugin.user))
+
+
+@pytest.mark.parametrize("token", ["", None])
+def test_a_plugin_that_gives_an_empty_token_gives_none(tmp_path: Path, plugin: Plugin, token: str | None) -> None:
+    """As it was: `Bearer`, or `Bearer None`, was sent."""
+    plugin.say(token=token)
+    with pytest.raises(AccessError, match=r"user\.exec: expected a token or a certificate, and none came of it"):
+        access.from_kubeconfig(kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, plugin.user))
 
 
 def test_so_it_is_with_a_certificate(tmp_path: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "REFUSED_S", 0.0)
     plugin.say(clientCertificateData=CERTIFICATE, clientKeyData=KEY)
-    found = access.from_kubeconfig(kubeconfig(tmp_path, "https://127.0.0.1:1", plugin.user))
+    found = access.from_kubeconfig(kubeconfig(tmp_path, {"server": "https://127.0.0.1:1"}, plugin.user))
     assert found.ssl_context is not None
     before = found.ssl_context()
     assert (found.authorization(), found.ssl_context()) == (None, before)
@@ -133,7 +130,7 @@ async def test_a_file_with_a_token_is_read_again(tmp_path: Path, server: Server,
     """As it was: not where `$KUBECONFIG` named several, which the package merges."""
     (tmp_path / "token").write_text("old")
     (tmp_path / "other").write_text("apiVersion: v1\nkind: Config\n")
-    path = kubeconfig(tmp_path, server.url, {"tokenFile": str(tmp_path / "token")})
+    path = kubeconfig(tmp_path, {"server": server.url}, {"tokenFile": str(tmp_path / "token")})
     async with Client(await opened(f"{path}:{tmp_path / 'other'}" if joined else path)) as client:
         assert await client.get_pod("default", "p") is None
         server.token = "new"

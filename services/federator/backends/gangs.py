@@ -235,7 +235,7 @@ def _prerequisites(job: Mapped) -> dict[str, bool]:
     """By name, whether one of them is a plugin: a job may have, and name, very many."""
     named: dict[str, bool] = {}
     for one in job.get("prerequisites") or ():
-        named[one["name"]] = named.get(one["name"], False) or str(one.get("plugin") or "").startswith(PLUGINS)
+        named[one.get("name")] = named.get(one.get("name"), False) or str(one.get("plugin") or "").startswith(PLUGINS)
     return named
 
 
