@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 
 import events as ev
+from events import Event
 from events.log import Unavailable
 from events.micro import Unfit
 from services.console.verify import verify
 from services.federator import service, state
-from services.federator.bodies import Lying
 from services.federator.mcc import InvalidJob
-from services.federator.records import SETTLED, SUBMITTED
+from services.federator.records import SETTLED
 from services.federator.rules import forgotten
 from services.federator.service import Federator
 from services.federator.service.decider import Decider
@@ -126,35 +126,41 @@ async def test_a_body_of_no_job_goes_soon(field: Field, monkeypatch: pytest.Monk
     assert not federator.ready.is_set()
 
 
-async def test_a_body_whose_request_is_under_way_stays(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_request_stored_stays_and_what_is_nobodys_goes_though_requests_never_pause(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is decided only when the next one has stored its body."""
     monkeypatch.setattr(service, "CLEARS_AFTER_S", 0.01)
     field.cluster("a", waiting_ms=600_000)
     federator = await field.start()
-    looks, append, put = 0, field.log.append, field.blobs.put
-    lying, may_append = field.blobs.lying, asyncio.Event()
+    put, say = field.blobs.put, federator.decider.say
+    stored, asked, said = list[asyncio.Event](), list[asyncio.Task[str]](), list[str]()
 
-    async def looked() -> Lying:
-        nonlocal looks
-        looks += 1
-        return await lying()
-
-    async def stored(name: str, data: bytes) -> None:
+    async def storing(name: str, data: bytes) -> None:
         await put(name, data)
-        field.log.append = held  # type: ignore[method-assign]
+        stored.append(asyncio.Event())
+        await stored[-1].wait()
 
-    async def held(*arguments: Any, **more: Any) -> int:
-        await may_append.wait()
-        return await append(*arguments, **more)
+    async def saying(make: Callable[[], Sequence[Event]], cause: str) -> bool:
+        said.append(cause)
+        return await say(make, cause)
 
-    field.blobs.lying, field.blobs.put = looked, stored  # type: ignore[method-assign]
-    asked = asyncio.create_task(federator.federate(field.text("train", a=0)))
-    await field.until(lambda: len(field.blobs.data) == 1, "the body to be kept")
-    before = looks
-    await field.until(lambda: looks > before + 3, "it to be looked at")
-    may_append.set()
-    await asked
-    await field.until(lambda: field.job("train").places["a"].phase == SUBMITTED, "it to be submitted")
-    assert [*field.blobs.data] == [field.job("train").digest]
+    async def next_request() -> None:
+        asked.append(asyncio.create_task(federator.federate(field.text(f"train-{len(asked)}", a=0))))
+        await field.until(lambda: len(stored) == len(asked), "its body to be stored")
+
+    field.blobs.put, federator.decider.say = storing, saying  # type: ignore[method-assign]
+    await next_request()
+    await put("nobody's", b"")
+    while "nobody's" in field.blobs.data:
+        assert len(asked) < 1000, "what is nobody's stays for as long as requests come"
+        await next_request()
+        stored[-2].set()
+        await asked[-2]
+    assert "request" in said[: said.index("renew")], "what a request has stored is looked at only once it is decided"
+    stored[-1].set()
+    await asked[-1]
+    assert {job.digest for job in federator.state.jobs.values()} == {*field.blobs.data}
 
 
 async def go_on(field: Field, rng: random.Random, waiting: list[str], *, killed: float) -> None:

@@ -61,8 +61,8 @@ class Federator:
         """One job at a time: in threads they would share one core."""
         self._unneeded: asyncio.Queue[str] = asyncio.Queue()
         """Digests of bodies that nobody needs any more."""
-        self._requested = self._answered = 0
-        """How many bodies users have sent; and of how many it is decided whether a job has them."""
+        self._undecided: list[asyncio.Event] = []
+        """One for each body that a user has sent, until it is decided whether a job has it."""
 
     @property
     def state(self) -> State:
@@ -116,17 +116,17 @@ class Federator:
         """D70: what lies there for nobody, as whoever stored it was replaced, or sent it twice and was heard late.
 
         As long as nobody else has taken the subject, it is not a successor's: that what is said behind the list is
-        acknowledged says so. Nor may it be a request's of our own.
+        acknowledged says so. Nor is it a request's of our own, once those are decided that may have stored some of it.
         """
         while True:
             await asyncio.sleep(CLEARS_AFTER_S)
-            requested = self._requested
             lying = await self.bodies.lying()
-            if self._answered < requested or self._requested > requested or not lying.is_beyond(self._needed()):
-                continue
-            await self.decider.say(lambda: [ev.Renewed()], "renew")
-            cleared = await self.bodies.forget_all_but(self._needed(), lying)
-            logger.info("bodies of no job are cleared", extra={"bodies_cleared": cleared})
+            for decided in tuple(self._undecided):
+                await decided.wait()
+            if lying.is_beyond(self._needed()):
+                await self.decider.say(lambda: [ev.Renewed()], "renew")
+                cleared = await self.bodies.forget_all_but(self._needed(), lying)
+                logger.info("bodies of no job are cleared", extra={"bodies_cleared": cleared})
 
     def _needed(self) -> frozenset[Digest]:
         return frozenset(job.digest for job in self.state.jobs.values() if core.needs_body(job))
@@ -152,11 +152,13 @@ class Federator:
         if wrong := [*unknown, *core.problems(self.state, job)]:  # what is refused anyway needs no body
             raise mcc.InvalidJob(wrong)
         drawn = uuid.uuid4().hex
-        self._requested += 1
+        decided = asyncio.Event()
+        self._undecided.append(decided)
         try:
             await self._accept(job, drawn, text)
         finally:
-            self._answered += 1
+            self._undecided.remove(decided)
+            decided.set()
         return core.uid_of(self.state, drawn)
 
     async def _accept(self, job: mcc.MultiClusterJob, drawn: str, text: str) -> None:
