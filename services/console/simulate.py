@@ -2,8 +2,9 @@
 
 No network and no clock. Manifests become objects as an API server would list them, objects become facts as ingest would
 write them, planner and binder decide until neither has anything to say, and every binding is accepted. Pods are queued
-in the order of the files. Time passes only when nothing else can happen and something waits for it: the owner of a
-deadline ticks at the moment at which it is due, a bounded number of times.
+by the age that they have in a cluster, and behind these in the order of the files. Time passes only when nothing else
+can happen and something waits for it: the owner of a deadline ticks at the moment at which it is due, a bounded number
+of times.
 
 Pods of every schedulerName are candidates, so that manifests written for another scheduler can be tried unchanged.
 """
@@ -31,6 +32,7 @@ from services.ingest.decoding import KINDS, POD
 from services.ingest.differ import Ingest
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
+from services.simulator.api import timestamp
 from services.simulator.manifests import ManifestError, is_configuration
 from services.simulator.offline import EPOCH, Offered, offered
 from services.state import snapshot
@@ -75,12 +77,21 @@ def simulate(
 def listed(objects: Iterable[dict[str, Any]]) -> Offered:
     """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order. And refusals.
 
-    Each object is created a microsecond after the one before it, which is the order in which groups are tried.
+    Groups are tried by age. What a cluster has is as old as it says: kubectl lists by name, whatever is older. What it
+    does not have yet is created behind that, each object a microsecond after the one before it.
     """
     answer = offered(sorted((obj for obj in objects if not is_configuration(obj)), key=_nodes_by_name))
-    for place, obj in enumerate(answer.found):
-        obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=place)).isoformat()
+    ages = [_age(obj, place) for place, obj in enumerate(answer.found)]
+    ranks = {age: rank for rank, age in enumerate(sorted(dict.fromkeys(ages)))}
+    for age, obj in zip(ages, answer.found, strict=True):
+        obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=ranks[age])).isoformat()
     return answer
+
+
+def _age(obj: dict[str, Any], place: int) -> tuple[bool, str, int]:
+    """Two that a cluster created in the same second are of one age, there and here."""
+    created = str(obj["metadata"]["creationTimestamp"])
+    return (True, "", place) if created == timestamp(EPOCH) else (False, created, 0)
 
 
 def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:

@@ -2,8 +2,9 @@
 
 Workloads are expanded to their pods, other projects' jobs to what their controllers make of them. Everything passes the
 same admission as over HTTP, except pods that another server gave out: they passed it there, perhaps with other
-PriorityClasses, and their status says what became of them since. UIDs, names and resourceVersions follow from the order
-of the objects alone: no clock, no chance.
+PriorityClasses, and their status says what became of them since. What a server gave out is as old as it says, and what
+is made of it as old as that. UIDs, names and resourceVersions follow from the order of the objects alone: no clock, no
+chance.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from services.simulator.workloads import expand, flatten, is_workload
 Object = dict[str, Any]
 
 EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
-"""When everything was created."""
+"""When everything was created that no server gave out."""
 
 
 NAMED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "RuntimeClass", "LimitRange", "Node")
@@ -69,14 +70,19 @@ def offered(objects: Iterable[Object], created: datetime = EPOCH) -> Offered:
     made, unfit = _workloads_admitted(operated, created)
     refused += denied + unfit
     makers = {about(obj): owner for obj in operated if (owner := _controller(obj))}
+    ages = {about(obj): age for obj in given if (age := _age(obj))}
     found = _systems_classes(api, made)
 
     def take(objects: Iterable[Object]) -> None:
         for obj in objects:
             try:
-                found.append(_kept(api, obj) if _given_out(obj) else api.apply_new(obj))
+                taken = _kept(api, obj) if _given_out(obj) else api.apply_new(obj)
             except ApiError as error:
                 refused.append(error.of(obj))
+                continue
+            if age := _age(obj) or ages.get(makers.get(about(obj), "")):
+                taken["metadata"]["creationTimestamp"] = age
+            found.append(taken)
 
     take(sorted((obj for obj in made if obj.get("kind") in NAMED), key=named_first))
     nodes = [obj for obj in found if is_node(obj)]
@@ -120,6 +126,13 @@ def _controller(obj: Object) -> str:
 def _given_out(obj: Object) -> bool:
     """Whether it is a pod that a server gave out: nobody else gives a UID."""
     return (obj.get("apiVersion"), obj.get("kind")) == ("v1", "Pod") and bool(obj["metadata"].get("uid"))
+
+
+def _age(obj: Object) -> str:
+    """When a server created it; empty: it gave it out to nobody, or does not say."""
+    metadata = obj.get("metadata") or {}
+    created = metadata.get("creationTimestamp") if metadata.get("uid") else None
+    return created if isinstance(created, str) else ""
 
 
 def _kept(api: Api, pod: Object) -> Object:

@@ -41,6 +41,24 @@ def test_a_pod_of_a_cluster_keeps_the_priority_that_it_got_when_it_was_made() ->
     assert found["waiting"] == {"default/new": "0/1 nodes are available: 1 Insufficient cpu."}
 
 
+def test_what_a_cluster_has_is_tried_by_its_age_and_what_is_new_behind_it() -> None:
+    """As it was: by name, as kubectl lists, so that a new pod had the room for which an older one waits."""
+    new, young, old = (pod(name, "3") for name in ("a", "b", "c"))
+    given_out(young, creationTimestamp="2026-03-01T00:00:00Z")
+    given_out(old, creationTimestamp="2026-01-01T00:00:00Z")
+    assert placed(node("n", "4"), new, young, old)["bound"] == {"default/c": "n"}
+    assert placed(node("n", "4"), new, young)["bound"] == {"default/b": "n"}
+
+
+def test_a_gang_of_a_cluster_is_as_old_as_its_pod_group_and_pods_that_are_made_as_their_workload() -> None:
+    gang = given_out(pod_group("g", 1), creationTimestamp="2026-01-01T00:00:00Z")
+    member = given_out(pod("z", "3", labels={GANG: "g"}), creationTimestamp="2026-03-01T00:00:00Z")
+    alone = given_out(pod("a", "3"), creationTimestamp="2026-02-01T00:00:00Z")
+    assert placed(node("n", "4"), alone, gang, member)["bound"] == {"default/z": "n"}
+    job = given_out(workload("Job", "job", 1, cpu="3"), creationTimestamp="2026-01-01T00:00:00Z")
+    assert list(placed(node("n", "4"), alone, job)["waiting"]) == ["default/a"]
+
+
 def test_a_pod_of_a_cluster_holds_what_its_status_says() -> None:
     resized = given_out(pod("resized", "1", nodeName="n"))
     actual = {"name": "main", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}
