@@ -31,23 +31,48 @@ def beyond(state: State, group: Group) -> str:
     It says nothing of a group that no node takes whatever it has: that is what the refusal says. Each class of pods is
     given all nodes for itself, beside the group's own pods that have a node: so there may be less than it says, never
     more, and who waits in vain is not always told.
+
+    Where the rules of some gangs are off the group was refused twice, as a whole and for these alone. The refusal is of
+    these; in vain it waits if the whole would find no room either.
     """
-    gangs = _gangs(state, group)
-    pods = census(state, [uid for gang in gangs for uid in gang.members] or members(state, group)).placeable
-    empty = [_on_empty_nodes(state.table, state.table.classes[of]) for of in pods]
-    places = sum(min(len(uids), found.places) for uids, found in zip(pods.values(), empty, strict=True))
-    needed = max(1, sum(lacks(state, gang) for gang in gangs))
-    if places >= needed or sum(map(len, pods.values())) < needed:  # pods are missing since it was refused
+    gangs = [state.gangs[key] for key in group.gangs]
+    free = [gang for gang in gangs if rules_off(gang) and tallies.of(state, gang).placeable]
+    if free and _sought(state, group, gangs).is_there:
         return ""
-    if lacking := next((found.lacking for found in empty if found.lacking), ""):
+    pods, needed, places, lacking = sought = _sought(state, group, free or gangs)
+    if sought.is_there or pods < needed:  # pods are missing since it was refused
+        return ""
+    if lacking:
         return lacking
     return f"If nothing else ran, at most {places} of these {needed} would have one." if places else ""
 
 
-def _gangs(state: State, group: Group) -> list[Gang]:
-    """Those whose pods the refusal is of: where the rules of some are off, these go on without the others."""
-    gangs = [state.gangs[key] for key in group.gangs]
-    return [gang for gang in gangs if rules_off(gang) and tallies.of(state, gang).placeable] or gangs
+class _Sought(NamedTuple):
+    """What pods that are tried together would find if nothing else ran."""
+
+    pods: int
+    needed: int
+    """How many of them must start together."""
+    places: int
+    """How many of them have a node at most."""
+    lacking: str
+    """As `_Empty` has it, of the first class that has any."""
+
+    @property
+    def is_there(self) -> bool:
+        return self.places >= self.needed
+
+
+def _sought(state: State, group: Group, gangs: list[Gang]) -> _Sought:
+    """Of these gangs of the group; of none: of the group's one pod."""
+    pods = census(state, [uid for gang in gangs for uid in gang.members] or members(state, group)).placeable
+    empty = [_on_empty_nodes(state.table, state.table.classes[of]) for of in pods]
+    return _Sought(
+        pods=sum(map(len, pods.values())),
+        needed=max(1, sum(lacks(state, gang) for gang in gangs)),
+        places=sum(min(len(uids), found.places) for uids, found in zip(pods.values(), empty, strict=True)),
+        lacking=next((found.lacking for found in empty if found.lacking), ""),
+    )
 
 
 class _Empty(NamedTuple):

@@ -167,6 +167,28 @@ def test_a_role_whose_rules_are_off_goes_on_without_the_others() -> None:
     assert why(world, "a-2").endswith("0 of the 1 pods that must start together have a node.")
 
 
+def test_a_role_that_others_keep_out_is_not_told_of_one_whose_rules_are_off() -> None:
+    """As it was: the other role's pod waits in vain, and this one, which starts when others end, was told so."""
+    world = World()
+    world.node("n0", cpu=4)
+    roles = {"groups": ("default/a", "default/b")}
+    world.koordinator("default/a", 2, 2)
+    world.settle()
+    world.pod("other", cpu=2, priority=1)
+    world.settle()
+    world.koordinator("default/a", 2, 2, roles)
+    of_a = world.state.pods["a-0"].fact.gang
+    assert of_a is not None
+    world.pod("large", "a", cpu=5, dialect="koordinator/v1alpha1", declared=of_a.declared)
+    world.koordinator("default/b", 2, 2, roles)
+    assert why(world, "b-0").endswith("0 of the 1 pods that must start together have a node.")
+    world.deleted("other")
+    world.pass_s(2)
+    world.settle()
+    assert world.where("b-0", "b-1") == ["n0", "n0"]
+    assert why(world, "large").endswith("No node that takes such a pod offers 5 cpu; the most is 4.")
+
+
 def test_pods_of_a_task_beyond_the_minimum_of_the_gang() -> None:
     """Its workers are as many as must start together; of those that store, which only one node takes, two must."""
     world = World()
