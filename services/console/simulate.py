@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ from services.kubernetes.resources import Resource
 from services.planner import core as planner
 from services.simulator.api import timestamp
 from services.simulator.manifests import ManifestError, is_configuration
-from services.simulator.offline import EPOCH, Offered, offered
+from services.simulator.offline import EPOCH, Offered, is_node, offered
 from services.state import snapshot
 from services.state.clock import HEARTBEAT_NS, TICK_SPACING_NS
 from services.state.fold import State
@@ -75,23 +76,24 @@ def simulate(
 
 
 def listed(objects: Iterable[dict[str, Any]]) -> Offered:
-    """As the API server lists them, with the nodes by name: what is decided doesn't depend on their order. And refusals.
+    """What the API server has of them: nodes by name, as what is decided doesn't depend on their order, and everything
+    else in the order of its age, which is that in which a log sees it. And refusals.
 
-    Groups are tried by age. What a cluster has is as old as it says: kubectl lists by name, whatever is older. What it
-    does not have yet is created behind that, each object a microsecond after the one before it.
+    What a cluster has is as old as it says: kubectl lists by name, whatever is older. What it does not have yet is
+    created behind that, each object a microsecond after the one before it.
     """
     answer = offered(sorted((obj for obj in objects if not is_configuration(obj)), key=_nodes_by_name))
-    ages = [_age(obj, place) for place, obj in enumerate(answer.found)]
-    ranks = {age: rank for rank, age in enumerate(sorted(dict.fromkeys(ages)))}
-    for age, obj in zip(ages, answer.found, strict=True):
+    aged = sorted(((_age(obj, place), obj) for place, obj in enumerate(answer.found)), key=itemgetter(0))
+    ranks = {age: rank for rank, age in enumerate(dict.fromkeys(age for age, _ in aged))}
+    for age, obj in aged:
         obj["metadata"]["creationTimestamp"] = (EPOCH + timedelta(microseconds=ranks[age])).isoformat()
-    return answer
+    return answer._replace(found=[obj for _, obj in aged])
 
 
 def _age(obj: dict[str, Any], place: int) -> tuple[bool, str, int]:
     """Two that a cluster created in the same second are of one age, there and here."""
     created = str(obj["metadata"]["creationTimestamp"])
-    return (True, "", place) if created == timestamp(EPOCH) else (False, created, 0)
+    return (True, "", place) if created == timestamp(EPOCH) or is_node(obj) else (False, created, 0)
 
 
 def _nodes_by_name(obj: dict[str, Any]) -> tuple[bool, str]:

@@ -59,6 +59,15 @@ def test_a_gang_of_a_cluster_is_as_old_as_its_pod_group_and_pods_that_are_made_a
     assert list(placed(node("n", "4"), alone, job)["waiting"]) == ["default/a"]
 
 
+def test_a_gang_of_a_cluster_that_its_pods_declare_is_as_old_as_the_first_of_them() -> None:
+    says = {f"gang.scheduling.koordinator.sh/{field}": text for field, text in (("name", "g"), ("min-available", "2"))}
+    young, old = (given_out(pod(name, "2"), annotations=says) for name in ("a", "z"))
+    alone = given_out(pod("b", "3"))
+    for month, one in enumerate((old, alone, young), 1):
+        one["metadata"]["creationTimestamp"] = f"2026-0{month}-01T00:00:00Z"
+    assert set(placed(node("n", "4"), young, alone, old)["bound"]) == {"default/a", "default/z"}
+
+
 def test_a_pod_of_a_cluster_holds_what_its_status_says() -> None:
     resized = given_out(pod("resized", "1", nodeName="n"))
     actual = {"name": "main", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}
