@@ -25,10 +25,10 @@ from tests.nats_server import connected
 from tests.waiting import until
 
 CLUSTER, ROLE = "busy", "planner.a"
-PODS, OF_COMMIT, TTL_S = 100_000, 500, 6
-"""Pods, how many of them share a commit, and a lease's life: three times the default, as a busy machine keeps the whole
+PODS, OF_COMMIT, TTL_S = 100_000, 500, 12
+"""Pods, how many of them share a commit, and a lease's life: six times the default, as a busy machine keeps the whole
 process from its turn. How long the fold keeps the others is asserted of its turns."""
-PINGS = 'ping_interval: "3s"\nping_max: 2\n'
+PINGS = 'ping_interval: "6s"\nping_max: 2\n'
 """Who answers none of two of them is cut off."""
 
 
