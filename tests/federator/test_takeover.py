@@ -13,7 +13,7 @@ from events import Event
 from events.log import Unavailable
 from events.micro import Unfit
 from services.console.verify import verify
-from services.federator import service, state
+from services.federator import mcc, service, state
 from services.federator.mcc import InvalidJob
 from services.federator.records import SETTLED
 from services.federator.rules import forgotten
@@ -90,6 +90,24 @@ async def test_it_starts_from_a_snapshot_and_what_was_purged_is_not_missed(field
     assert await federator.cancel(field.job("waits"))
     await field.settled("waits")
     assert field.alive() == {"done": ["a"]}
+
+
+async def test_a_job_that_is_too_large_by_now_waits_and_is_told_of_and_may_be_given_up(
+    field: Field, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An earlier federator took it, or a later one, which takes more and may come back: so it is not refused for good."""
+    field.cluster("a").faults.plan(verb="submit", status=503, times=0)
+    await field.start()
+    await field.federate("deep", a=0)
+    await field.kill()
+    monkeypatch.setattr(mcc, "MOST_CHARACTERS", 100)
+    federator = await field.start()
+    await field.until(lambda: "cannot be submitted" in caplog.text, "the operator to be told")
+    assert await federator.cancel(field.job("deep"))
+    job = field.job("deep")
+    assert job.phase != SETTLED, "an attempt of before may have come to something"
+    await federator.give_up(job, job.places["a"], "ann", "too large")
+    await field.settled("deep")
 
 
 async def test_a_replaced_federator_steps_down(field: Field) -> None:
