@@ -138,16 +138,21 @@ async def test_a_yes_that_is_no_api_servers_has_deleted_nothing(server: Server, 
 
 async def test_what_belongs_to_a_job_goes_with_it(server: Server, jobs: GangJobs) -> None:
     gone = {"kind": "Status", "status": "Success", "details": {"name": "a", "uid": "uid-1"}}
-    going = {"kind": "Job", "metadata": {"uid": "uid-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {}}
+    going: dict[str, Any] = {
+        "kind": "Job",
+        "metadata": {"uid": "uid-1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {},
+    }
     there, other = {"metadata": {"uid": "uid-1"}, "status": {}}, {**gone, "details": {"uid": "uid-2"}}
-    server.answers = [gone, going, there, other, {"status": "Success"}, {"status": "Failure"}]
+    another = {**going, "metadata": {**going["metadata"], "uid": "uid-2"}}
+    server.answers = [gone, going, there, other, another, {"status": "Success"}, {"status": "Failure"}]
     for _ in range(2):
         await jobs.delete("a", "uid-1")
-    for _ in range(4):
+    for _ in range(5):
         with pytest.raises(Unreachable, match="expected that the Job of this UID goes"):
             await jobs.delete("a", "uid-1")
     options = {"preconditions": {"uid": "uid-1"}, "propagationPolicy": "Background"}
-    assert server.asked == [("DELETE", "/apis/batch/v1/namespaces/training/jobs/a", {}, options)] * 6
+    assert server.asked == [("DELETE", "/apis/batch/v1/namespaces/training/jobs/a", {}, options)] * 7
 
 
 async def test_what_is_made_is_known_by_its_uid(server: Server, jobs: GangJobs) -> None:

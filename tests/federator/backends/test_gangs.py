@@ -273,6 +273,7 @@ def test_a_job_of_other_types_is_refused_by_its_field(change: dict[str, Any], sa
     [
         ({"extraContainerOptions": {"infiniband": True}}, "extraContainerOptions.infiniband: not supported"),
         ({"prerequisites": ["code", "run"]}, "prerequisites: plugins are not supported on Kubernetes"),
+        ({"prerequisites": ["both"]}, "prerequisites: plugins are not supported on Kubernetes"),
         ({"prerequisites": ["nobody's"]}, "prerequisites: expected names of the job's prerequisites"),
         ({"prerequisites": "code"}, "prerequisites: expected array | null, got str"),
         ({"data": "nobody's"}, "data: expected the name of a prerequisite of this type"),
@@ -286,6 +287,8 @@ def test_what_a_role_asks_for_is_refused_and_not_left_out(role: dict[str, Any], 
     """As it was: it ran without."""
     made = full()
     made["prerequisites"].append({"type": "script", "name": "run", "plugin": "com.microsoft.pai.runtimeplugin.cmd"})
+    made["prerequisites"].append({"type": "script", "name": "both", "plugin": "com.microsoft.pai.runtimeplugin.cmd"})
+    made["prerequisites"].append({"type": "data", "name": "both"})
     made["taskRoles"]["worker"] |= role
     with pytest.raises(Unsupported) as error:
         objects(made, Placing())
