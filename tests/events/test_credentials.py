@@ -95,6 +95,16 @@ def of_accounts(tmp_path: Path) -> Iterator[EmbeddedServer]:
         yield server
 
 
+async def test_credentials_that_are_given_go_before_those_in_the_url(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path, extra='authorization { user: binder, password: "one" }') as server:
+        connection = Connection(server.url.replace("//", "//planner:two@"))
+        await connection.connect(user="binder", password="one")
+        try:
+            await connection.ask("$JS.API.INFO")
+        finally:
+            await connection.close()
+
+
 async def test_a_server_of_accounts_takes_the_user(file: Path, of_accounts: EmbeddedServer) -> None:
     """As it was: the package that nats-py signs with was not installed, and every start ended with a traceback."""
     connection = await Connection(of_accounts.url).connect(user_credentials=str(file))
