@@ -115,6 +115,14 @@ def test_a_key_that_is_none_is_not_shown(keys: list[str]) -> None:
     assert not any(key in str(error.value) for key in keys)
 
 
+def test_it_is_beyond_what_is_needed_with_another_body_or_with_more_chunks_than_bodies() -> None:
+    needed = frozenset(["a"])
+    assert not Lying([], []).is_beyond(needed)
+    assert not Lying(["a"], ["of a"]).is_beyond(needed)
+    assert Lying(["a", "b"], ["of a", "of b"]).is_beyond(needed)
+    assert Lying(["a"], ["of a", "of nobody"]).is_beyond(needed)
+
+
 async def test_unfinished_chunks_are_cleared_away(server: EmbeddedServer, cluster: str) -> None:
     async with connected(server.url) as connection:
         bucket = Bucket(connection, bodies_bucket(cluster))

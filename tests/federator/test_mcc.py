@@ -1,5 +1,6 @@
 """Seed 001, "Describing a multi-cluster job": what is read, and what is refused with which words."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -352,6 +353,19 @@ def test_a_little_text_does_not_become_a_lot() -> None:
     assert problems({**document(), "anchored": [row] * 30}) == (
         "expected less than 524288 characters, anchors and parameters written out",
     )
+
+
+@pytest.mark.parametrize("within", [lambda part: [part], lambda part: {"": part}], ids=["lists", "mappings"])
+def test_a_line_counts_with_its_indentation(within: Callable[[Any], Any]) -> None:
+    """3,000 lines of two spaces for each of 100 levels."""
+    for items in (["x"] * 3_000, {str(number): "x" for number in range(3_000)}):
+        deep: Any = items
+        for _ in range(100):
+            deep = within(deep)
+        parse({**document(), "flat": items})
+        assert problems({**document(), "deep": deep}) == (
+            "expected less than 524288 characters, anchors and parameters written out",
+        )
 
 
 def test_what_anchors_repeat_is_looked_at_once() -> None:
