@@ -64,6 +64,18 @@ async def test_what_an_operator_gives_up_settles_its_job(field: Field) -> None:
     assert ev.RunGivenUp(job=job.uid, cluster="a", by="ann", reason="its rack burned") in field.said()
 
 
+async def test_of_a_winner_that_is_given_up_no_body_is_kept(field: Field) -> None:
+    lost = field.cluster("a", waiting_ms=50)
+    federator = await field.start()
+    job = await field.federate("train", a=0)
+    await field.settled("train")
+    assert field.blobs.data
+    lost.cut_off = True
+    await until(lambda: federator.state.clusters[job.places["a"].account].silent, "its silence")
+    await federator.give_up(job, job.places["a"], "ann", "its rack burned")
+    await until(lambda: not field.blobs.data, "its body to go")
+
+
 async def test_it_is_given_up_when_no_attempt_is_under_way(field: Field) -> None:
     """An attempt that is lands before the declaration, and what it came to is known."""
     cluster = field.cluster("a", waiting_ms=600_000)

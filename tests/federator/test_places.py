@@ -110,6 +110,7 @@ def test_r16_unwanted_and_never_sent_it_is_withdrawn() -> None:
     world.accept("a")
     world.at(0, a="running")
     world.at(10)
+    assert world.answer("b", NotSent(reason="refused"), tried=True) is None
     world.answer("b", NotSent(reason="refused"), tried=False)
     assert [type(event) for event in world.decide()] == [ev.JobSettled]
 

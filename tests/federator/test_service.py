@@ -219,6 +219,7 @@ async def test_a_cancelled_job_ends_everywhere(field: Field) -> None:
     assert await federator.cancel(field.job("train"))
     await until(lambda: field.job("train").cancelled and not field.alive(), "its end")
     await field.settled("train")
+    await until(lambda: not field.blobs.data, "its body to go")
 
 
 async def test_what_the_log_says_shows_no_secret(field: Field) -> None:
