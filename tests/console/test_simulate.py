@@ -50,6 +50,12 @@ def test_what_a_cluster_has_is_tried_by_its_age_and_what_is_new_behind_it() -> N
     assert placed(node("n", "4"), new, young)["bound"] == {"default/b": "n"}
 
 
+def test_what_a_cluster_created_in_the_same_second_is_of_one_age_in_whatever_order_it_is_given() -> None:
+    pods = [given_out(pod(name, "3"), creationTimestamp="2026-01-01T00:00:00Z") for name in ("b", "a")]
+    assert len(placed(node("n", "4"), *pods)["bound"]) == 1
+    assert placed(node("n", "4"), *pods)["bound"] == placed(node("n", "4"), *reversed(pods))["bound"]
+
+
 def test_a_gang_of_a_cluster_is_as_old_as_its_pod_group_and_pods_that_are_made_as_their_workload() -> None:
     gang = given_out(pod_group("g", 1), creationTimestamp="2026-01-01T00:00:00Z")
     member = given_out(pod("z", "3", labels={GANG: "g"}), creationTimestamp="2026-03-01T00:00:00Z")

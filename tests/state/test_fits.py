@@ -251,6 +251,8 @@ def test_numeric_tolerations_compare_the_taints_value(operator: str, value: str,
         ("Lt", "+7", "5", False),
         ("Gt", "-0", "5", False),
         ("Lt", str(1 << 63), "5", False),
+        ("Lt", str((1 << 63) - 1), "5", True),
+        ("Gt", str(-(1 << 63)), "5", True),
         ("Lt", "9", "x", False),
     ],
 )
@@ -409,6 +411,8 @@ def test_values_are_not_looked_at_one_by_one(
     mask = at_once(fits.term_mask(world.state.table, term("rack", operator, "1"), EVERY))
     assert mask[[world.state.table.rows[f"n{number}"] for number in range(3)]].tolist() == expected
     assert looked == [None]
+    rows = np.array([world.state.table.rows[f"n{number}"] for number in range(3)])
+    assert at_once(fits.term_mask(world.state.table, term("rack", operator, "1"), rows)).tolist() == expected
 
 
 def test_terms_are_alternatives_and_their_requirements_are_not() -> None:
