@@ -136,11 +136,17 @@ async def test_a_body_of_no_job_goes_soon(field: Field, monkeypatch: pytest.Monk
     await field.bodies.keep(b"of nobody")
     await field.until(lambda: [*field.blobs.data] == [job.digest], "what is nobody's to go")
     assert sum(isinstance(event, ev.Renewed) for event in field.said()) == 1, "where there is nothing to clear, nothing"
+    await federator.cancel(job)
+    await field.settled("train")
+    await field.blobs.put(job.digest, b"as a process leaves it that ends before it is deleted")
+    await field.until(lambda: not field.blobs.data, "what a job that is over does not need to go")
+    kept = await field.federate("again", a=0)
     await field.bodies.keep(b"of another, who took over")
     other = Writer(field.log, WRITER)
     await other.take(ev.FederatorTaken(holder="other"))
     await field.ended(SteppedDown)
     assert len(field.blobs.data) == 2
+    assert kept.digest in field.blobs.data
     assert not federator.ready.is_set()
 
 
