@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -260,15 +260,13 @@ async def test_what_is_refused(field: Field) -> None:
 async def test_of_two_that_take_a_name_at_once_one_is_refused_and_leaves_nothing(field: Field) -> None:
     field.cluster("a", waiting_ms=600_000)
 
-    def slow(work: Callable[..., Awaitable[Any]]) -> Any:
-        async def slowly(*arguments: Any, **more: Any) -> Any:
-            await asyncio.sleep(0)
-            return await work(*arguments, **more)
+    put, stored = field.blobs.put, asyncio.Barrier(2)
 
-        return slowly
+    async def both_stored(name: str, data: bytes) -> None:
+        await put(name, data)
+        await stored.wait()
 
-    field.blobs.put = slow(field.blobs.put)
-    field.log.append = slow(field.log.append)  # type: ignore[method-assign]
+    field.blobs.put = both_stored  # type: ignore[method-assign]
     federator = await field.start()
     both = [federator.federate(field.text("train", a=0)) for _ in range(2)]
     answers = await asyncio.gather(*both, return_exceptions=True)

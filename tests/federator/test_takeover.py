@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 import events as ev
 from events import Event
-from events.log import Unavailable
+from events.log import LogError, TooLarge, Unavailable
 from events.micro import Unfit
 from services.console.verify import verify
 from services.federator import mcc, service, state
@@ -125,6 +126,31 @@ async def test_a_replaced_federator_steps_down(field: Field) -> None:
         await federator.handlers()["cancel"](b'{"name": "first"}')
     await field.ended(SteppedDown)
     running.cancel()
+
+
+async def test_what_a_request_meets_in_the_log_ends_the_federator_unless_the_request_is_too_large(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state may be another than the log by then, though the next commit would be taken."""
+    field.cluster("a", waiting_ms=600_000)
+    federator = await field.start()
+    append, met = federator.decider.writer.append, list[LogError]()
+
+    async def meeting(*said: Any, **more: Any) -> int:
+        if more["cause"] == "request" and met:
+            raise met.pop()
+        return await append(*said, **more)
+
+    monkeypatch.setattr(federator.decider.writer, "append", meeting)
+    met.append(TooLarge("too large"))
+    with pytest.raises(TooLarge):
+        await field.federate("large", a=0)
+    await field.federate("small", a=0)
+    await field.until(lambda: bool(field.alive().get("small")), "it to go on")
+    met.append(LogError("the log failed once"))
+    with pytest.raises(LogError, match="failed once"):
+        await field.federate("unlucky", a=0)
+    await field.ended(LogError)
 
 
 async def test_a_body_of_no_job_goes_soon(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,14 +138,14 @@ async def test_a_file_with_a_token_is_read_again(tmp_path: Path, server: Server,
         assert await client.get_pod("default", "p") is None
 
 
-async def test_a_new_token_of_a_provider_is_not_written_into_the_kubeconfig(tmp_path: Path, plugin: Plugin) -> None:
+def test_a_new_token_of_a_provider_is_not_written_into_the_kubeconfig(tmp_path: Path, plugin: Plugin) -> None:
     """The package can do so, and the file may be others', or mounted read-only."""
     credential = {"access_token": "new", "token_expiry": "2100-01-01T00:00:00Z"}
     plugin.says.write_text(json.dumps({"credential": credential}))
     provider = {"name": "gcp", "config": {"cmd-path": plugin.user["exec"]["command"]}}
     path = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, {"auth-provider": provider})
     before = Path(path).read_text()
-    bearer = (await opened(path)).authorization
+    bearer = access.from_kubeconfig(path).authorization
     assert bearer is not None
-    assert await asyncio.to_thread(bearer) == "Bearer new"
+    assert bearer() == "Bearer new"
     assert Path(path).read_text() == before
