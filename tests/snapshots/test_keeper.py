@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ import pytest
 import events as ev
 from events.envelope import Stored
 from events.jetstream import JetStreamLog
-from events.log import EventLog
+from events.log import EventLog, LogError
 from events.memory import MemoryLog
 from events.server import EmbeddedServer
 from events.snapshots import Kept
@@ -267,6 +268,20 @@ async def test_what_is_taken_of_more_than_is_folded_is_reported_once_that_is_of_
     await taking
     assert len(decider.outcomes) == (not set_back)
     assert ("the log was set back" in caplog.text) == set_back
+
+
+async def test_a_log_that_cannot_say_whether_what_is_taken_is_of_it_costs_a_line(
+    commits: list[Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, decider = await one_that_is_behind(commits)
+    await decider.catch_up()
+    kept, _ = await packed(await state_at(log), snapshot.FORM)
+    keeper = SnapshotKeeper(decider, lambda: False, Taking(1, {}))
+    monkeypatch.setattr(keeper, "_run_child", AsyncMock(return_value=msgspec.json.encode(kept)))
+    monkeypatch.setattr(log, "at", AsyncMock(side_effect=LogError("away")))
+    await keeper._take()
+    assert not decider.outcomes
+    assert "away" in caplog.text
 
 
 async def test_what_is_taken_of_a_log_that_was_set_back_is_not_reported_by_who_came_to_that_place_in_the_new_one(
