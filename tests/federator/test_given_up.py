@@ -64,6 +64,14 @@ async def test_what_an_operator_gives_up_settles_its_job(field: Field) -> None:
     assert ev.RunGivenUp(job=job.uid, cluster="a", by="ann", reason="its rack burned") in field.said()
 
 
+async def test_of_a_winner_that_has_ended_no_body_is_kept(field: Field) -> None:
+    field.cluster("a", waiting_ms=50, running_ms=500)
+    await field.start()
+    await field.federate("train", a=0)
+    await field.settled("train")
+    await until(lambda: not field.blobs.data, "its body to go")
+
+
 async def test_of_a_winner_that_is_given_up_no_body_is_kept(field: Field) -> None:
     lost = field.cluster("a", waiting_ms=50)
     federator = await field.start()
