@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import events as ev
-from services.federator import core, mcc, observing
+from services.federator import core, mcc, observing, service
 from services.federator.backends import Accepted, InDoubt, Listing, NotSent, Silent
 from services.federator.bodies import Bodies
 from services.federator.records import SETTLED
@@ -41,6 +41,13 @@ _read, _forget_all_but = Bodies.read, Bodies.forget_all_but
 
 async def _clears_what_lies_there_now(self: Bodies, needed: frozenset[str], of: object) -> int:
     return await _forget_all_but(self, needed, await self.lying())
+
+
+async def _cleared_whoever_writes_by_now(self: Federator) -> None:
+    """What is not this log's any more may be a successor's."""
+    while True:
+        await asyncio.sleep(service.CLEARS_AFTER_S)
+        await self.bodies.forget_all_but(self._needed(), await self.bodies.lying())
 
 
 async def _keeps_later(self: Bodies, body: bytes) -> str:
@@ -172,6 +179,7 @@ PLANTS: dict[str, tuple[type[Served], list[Patch]]] = {
         HeldServed,
         [(Bodies, "forget_all_but", _clears_what_lies_there_now)],
     ),
+    "bodies: cleared whoever writes by now": (Served, [(Federator, "_clear", _cleared_whoever_writes_by_now)]),
     "bodies: kept behind the job": (Served, [(Bodies, "keep", _keeps_later)]),
     "bodies: gone as their jobs settle": (HeldServed, [(core, "needs_body", _needed_in_a_race_alone)]),
     "bodies: read once": (Served, [(Bodies, "read", _forgets_as_it_is_read)]),
