@@ -116,6 +116,27 @@ def test_the_room_of_a_task_goes_to_its_pod_and_any_other_room_to_the_rest(first
     assert world.where("ps-1", "worker-3") == ["n0", "n0"]
 
 
+@pytest.mark.parametrize("came", [("worker-3", "ps-1"), ("ps-1", "worker-3")], ids=["worker first", "ps first"])
+@pytest.mark.parametrize(
+    "lost", [("worker-0", "ps-0"), ("ps-0", "worker-0")], ids=["worker lost first", "ps lost first"]
+)
+def test_nobody_else_of_its_gang_takes_the_place_of_a_task(lost: tuple[str, str], came: tuple[str, str]) -> None:
+    """Each node has the room of one; what was kept first, and came first, would fit both."""
+    world = job_on_two_nodes()
+    for name in lost:
+        world.deleted(name)
+        world.judge()
+    for name in came:
+        world.volcano(name, "job", name.partition("-")[0])
+    [placed] = of_type(world.plan(), ev.GangPlaced)
+    assert {one.node: one.pods for one in (*placed.required, *placed.optional)} == {
+        "n0": ("ps-1",),
+        "n1": ("worker-3",),
+    }
+    world.settle()
+    assert world.where("ps-1", "worker-3") == ["n0", "n1"]
+
+
 def test_the_binder_gives_the_room_of_a_task_to_its_pod_though_any_other_room_was_kept_before() -> None:
     """Whatever planners propose: of three that the gang lacks, the two that are there, the pod of the task first."""
     world = job_on_two_nodes()
