@@ -317,7 +317,8 @@ def test_host_ports_are_kept_as_well() -> None:
     digest = world.scheduling_class(ports=WEB)
     other = world.scheduling_class(0, ports=WEB)
     table = world.state.table
-    kept = ReservedRoom(table, [Reservation("default/train", 1, 0, (ClassRoom(digest, {"n0": 1}),))])
+    rooms = (ClassRoom(digest, {"n0": 1}), ClassRoom(world.scheduling_class(), {"n1": 1}))
+    kept = ReservedRoom(table, [Reservation("default/train", 1, 0, rooms)])
     row = table.rows["n0"]
     assert kept.keeps(row, table.classes[other], [1 << 40] * table.resources.width)
     assert not kept.keeps(row, table.classes[world.scheduling_class()], [1 << 40] * table.resources.width)
