@@ -107,6 +107,10 @@ class Decider:
         self._deciding_s = 0.0
         self._unread: deque[Stored] = deque()
         self._stirred, self._folded = asyncio.Event(), asyncio.Event()
+        self._begun = self._confirmed = 0
+        """Commits of this process behind the first: those that it began to append, and how many of these are folded."""
+        self._asked = False
+        """Whether somebody waits for a commit that is not begun yet."""
         self._news = True
         """Whether something was folded since the core last decided nothing."""
         self._decision_spacing = Spacing()
@@ -126,10 +130,16 @@ class Decider:
         self._stirred.set()
 
     async def hear_all(self) -> None:
-        """Wait until everything is folded that the log holds by now: a process that was replaced while it stood still
-        ends here. For effects whose precondition was read from the cluster, and not from the log. Raises LogError."""
-        end = await self.log.end()
-        while self.state.sequence < end:
+        """Wait until everything is folded that the log holds by now. For effects whose precondition was read from the
+        cluster, and not from the log: a process that was replaced by now never comes back from here.
+
+        What a server says of the log's end is no help: one that is cut off says what it was (seed 727798). That a commit
+        of one's own is acknowledged, and folded, says that nobody had the subject before it.
+        """
+        behind = self._begun
+        self._asked = True
+        self._stirred.set()
+        while self._confirmed <= behind:
             self._folded.clear()
             await self._folded.wait()
 
@@ -285,6 +295,8 @@ class Decider:
             if self.tail_bytes - folded >= FOLD_BYTES:
                 folded = self.tail_bytes
                 await asyncio.sleep(0)
+        if self.state.sequence >= self.writer.last:
+            self._confirmed = self._begun
         self._folded.set()
         self._read_versions()
 
@@ -311,10 +323,16 @@ class Decider:
             if await append():
                 self._ticked = append == self._append_tick
                 return True
-        if time.monotonic() >= self.writer.renew_at_s:
+        if (now_s := time.monotonic()) >= self._renew_at_s:
+            self._outcome_spacing.sent(now_s)
             await self._append([Renewed()], "renew")
             return True
         return False
+
+    @property
+    def _renew_at_s(self) -> float:
+        """As soon as outcomes may come, where somebody waits to `hear_all`."""
+        return self._outcome_spacing.due_s if self._asked else self.writer.renew_at_s
 
     def _turns(self) -> Sequence[Callable[[], Awaitable[bool]]]:
         """Ticks, decisions, outcomes. But no tick comes behind another where there is something else, and no outcomes
@@ -359,6 +377,8 @@ class Decider:
     async def _append_payload(self, payload: bytes, events: int, cause: str) -> None:
         """Append a commit. Acknowledged, it stands in the log: where nothing else came in between it is folded from
         here, a wake-up earlier than the reader brings it."""
+        self._begun += 1
+        self._asked = False
         await self.writer.append_payload(payload, events, basis=self.state.sequence, cause=cause)
         own = self.writer.stored
         if own is not None and own.sequence == self._read_to + 1:
@@ -366,7 +386,7 @@ class Decider:
 
     async def _wait(self) -> None:
         """Until something is read or brought, or a tick, gathered outcomes or a renewal are due."""
-        due_s = self.writer.renew_at_s
+        due_s = self._renew_at_s
         if self._news:
             due_s = min(due_s, self._decision_spacing.due_s)
         if self.outcomes:

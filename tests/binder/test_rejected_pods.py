@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 import events as ev
-from events.log import Unavailable
 from services.binder.service.rounds import Rate
 from services.kubernetes.errors import Conflict, Unreachable
 from services.kubernetes.objects import Pod
@@ -162,19 +161,6 @@ async def test_who_was_replaced_while_he_stood_still_does_not_tell_what_was_wron
     await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
     assert not client.said
     assert not writer.rejected_pods.waiting
-
-
-async def test_while_the_log_cannot_be_heard_nobody_is_told(world: World) -> None:
-    client = Reading()
-
-    async def silence() -> None:
-        raise Unavailable("no answer")
-
-    writer, _ = behind(world, client, silence)
-    notice(writer, world)
-    await writer.rounds.round(Rate(1_000.0), writer.rejected_pods.due)
-    assert not client.said
-    assert len(writer.rounds.failed) == 1
 
 
 async def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:

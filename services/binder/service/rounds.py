@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from events.log import LogError
 from services.decider import Decider
 from services.kubernetes.errors import ApiError, NotFound
 from services.state.fold import State
@@ -212,9 +211,6 @@ class Rounds:
         """How many requests it took. Its failure costs only itself."""
         try:
             return await write.make()
-        except LogError:  # whoever cannot hear the log does not know whether it is still true
-            self.failed.append(write.again)
-            return 1
         except ApiError as error:
             if not (isinstance(error, NotFound) or error.namespace_is_going):  # gone by then; a webhook may say so, too
                 self._warn(error)
