@@ -51,8 +51,9 @@ from services.kubernetes.objects import (
 
 _encode = msgspec.json.Encoder().encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CLASSES_KEPT = 4_096
-"""Scheduling classes whose digests are remembered, some 2 kB each; beyond that they are computed again, in 3 µs."""
+CLASSES_KEPT, CLASSES_BYTES = 4_096, 1 << 24
+"""Scheduling classes whose digests are remembered, some 2 kB each; beyond that they are computed again, in 3 µs. One
+pod's may be half a megabyte in the log, and twice that in memory: of such, as many as are so long in all."""
 LARGEST_CLASS = 1 << 19
 """Bytes of a scheduling class in the log, at most: it must go into a message with its pod, and NATS takes 1 MiB by
 default. A term of an affinity that says nothing is two bytes of a pod for etcd, and 41 here."""
@@ -117,6 +118,9 @@ class PodNormaliser:
         """Pods with one of these `spec.schedulerName`s are candidates."""
         self.scheduler_names = scheduler_names
         self._classes: dict[bytes, SchedulingClassObserved] = {}
+        """By what they say in the log."""
+        self._bytes = 0
+        """How long that is, of all."""
 
     def __call__(self, seen: Pod) -> PodFacts:
         """A pod that cannot be taken as declared is no candidate; if it is bound, it occupies its node all the same. Nor
@@ -162,8 +166,10 @@ class PodNormaliser:
     def _digested(self, undigested: SchedulingClassObserved, encoded: bytes) -> SchedulingClassObserved:
         known = self._classes.get(encoded)
         if known is None:
-            if len(self._classes) >= CLASSES_KEPT:
+            self._bytes += len(encoded)
+            if len(self._classes) >= CLASSES_KEPT or self._bytes > CLASSES_BYTES:
                 self._classes.clear()
+                self._bytes = len(encoded)
             digest = hashlib.blake2b(encoded, digest_size=12).hexdigest()
             known = self._classes[encoded] = msgspec.structs.replace(undigested, digest=digest)
         return known

@@ -123,6 +123,19 @@ def test_equal_pods_share_a_class_and_unequal_ones_do_not() -> None:
     assert PodNormaliser(frozenset({"muster"}))(pod()).pod.scheduling_class == apart[0], "from nothing the same digest"
 
 
+def test_large_classes_are_remembered_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pods that came one after the other, with 12,000 terms each that say nothing, ingest kept a megabyte each: of
+    2,000 that were long gone more than it may have."""
+    monkeypatch.setattr(normalise, "CLASSES_BYTES", 20_000)
+    normaliser = PodNormaliser(frozenset({"muster"}))
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * 100}}
+    seen = [pod(affinity={"nodeAffinity": required}, nodeSelector={"of": f"p{at}"}) for at in range(40)]
+    digests = [normaliser(one).pod.scheduling_class for one in seen]
+    assert sum(map(len, normaliser._classes)) <= 20_000
+    assert len(normaliser._classes) > 1, "pods of a gang share one"
+    assert [normaliser(one).pod.scheduling_class for one in seen] == digests
+
+
 def test_preferences_keep_their_weights() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     preferred = {
