@@ -39,6 +39,7 @@ FORGETFUL: tuple[tuple[Any, str, int], ...] = (
     (masks, "RECENT", 0),
     (nodes, "RECOUNTED", 2),
     (placement, "REMEMBERED", 1),
+    (placement, "SHARES_KEPT", 1),
     (placement.Left, "FRESH", 2),
     (core, "SLICE_ROWS", 0),
     (attempt, "SLICE_PARTS", 1),

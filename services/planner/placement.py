@@ -40,6 +40,9 @@ WHOLE_BITS = 30
 SHARE_BITS = 10
 REMEMBERED = 1_024
 """Classes, at most, for which it is remembered what one of their pods takes."""
+SHARES_KEPT = 64
+"""Sets of resources, at most, of which it is kept what each node has left of them together: half a megabyte each, at
+50,000 nodes. Of a dozen resources that these offer, pods may ask for any few."""
 _BEST = 1 << 24
 _FARTHEST, _MOST_HELD = (1 << 31) - 1, 1 << 56
 """Beyond these, scores do not differ, nor does how much more is held of a resource than a node offers: where `100M` was
@@ -357,6 +360,8 @@ class Left:
         """What each row has left of these resources together: 2^30 for each that is wholly free."""
         share = self._shares.get(columns)
         if share is None:
+            if len(self._shares) == SHARES_KEPT:
+                del self._shares[next(iter(self._shares))]
             share = self._shares[columns] = self.shapes.shares(self.free, columns, slice(None))
         return share
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
-from services.planner.placement import CHUNK_PODS, Placed, Places, Room, split
+from services.planner.placement import CHUNK_PODS, SHARES_KEPT, Left, Placed, Places, Room, split
 from services.state.nodes import RECOUNTED, NodeTable
 from tests import facts
 from tests.facts import scheduling_class
@@ -245,6 +246,22 @@ def test_what_is_kept_between_cycles_is_what_a_new_look_finds(
             table.claim(row, table.classes[class_of(other).digest], -1, proposed=False)
         if data.draw(st.integers(0, 4)) == 0:
             table.put(node("late", 8192, 16 * GIB, 4, "a"))
+
+
+def test_of_resources_that_nobody_asks_for_together_any_more_little_is_kept() -> None:
+    """Where no node changes for weeks, each set that some pod had asked for stayed."""
+    offered = {f"example.com/r{kind}": 4 for kind in range(9)}
+    table = NodeTable()
+    table.put(facts.node("n1", {"cpu_milli": 4_000, "pods": 110, **offered}))
+    for number, names in enumerate(combinations(offered, 3)):
+        table.add_class(scheduling_class("gone", {"pods": 1, **dict.fromkeys(names, 1)}))
+        info = table.classes["gone"]
+        assert Room(table, "least-allocated").place(info, 1, number) == [(0, 1)]
+        table.claim(0, info, 1, proposed=False)
+        table.claim(0, info, -1, proposed=False)
+        table.drop_class("gone")
+    assert number > SHARES_KEPT
+    assert len(Left.of(table)._shares) == SHARES_KEPT
 
 
 def test_shapes_are_sorted_anew_when_a_node_changes_not_when_many_pods_are_claimed() -> None:
