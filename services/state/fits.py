@@ -103,7 +103,7 @@ def _label_mask(table: NodeTable, requirement: SelectorRequirement, rows: Rows) 
 def _compared(table: NodeTable, requirement: SelectorRequirement, codes: dict[str, int]) -> Mask:
     """Which of a label's values, in the order of their codes, compare with the requirement's as it says."""
     wanted = read(requirement.values[0], OF_LABELS) if len(requirement.values) == 1 else None
-    if wanted is None:
+    if wanted is None or not codes:  # of what somebody thought of, and no node has, nothing is kept
         return np.zeros(len(codes), np.bool_)
     kept = table.cache.get(("numbers", requirement.key))
     if kept is None or kept[0] is not codes:

@@ -10,10 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import events as ev
-from events.objects import HostPort, Taint, Toleration
+from events.objects import HostPort, SelectorRequirement, SelectorTerm, Taint, Toleration
 from services.state import fits, nodes, rank
+from services.state.masks import EVERY
 from services.state.nodes import NodeTable
 from services.state.resources import BASE_RESOURCES
+from services.state.slices import at_once
 from tests.facts import node, scheduling_class
 from tests.world import GI, World
 
@@ -332,3 +334,14 @@ def test_a_label_that_no_node_has_is_looked_for_on_none(monkeypatch: pytest.Monk
     table.put(node("n1", {"pods": 1}))
     table.remove("n2")
     assert (table.labels("none-1")[1].any(), dict(table._keys)) == (False, {})
+
+
+def test_of_labels_that_no_node_has_nothing_is_kept() -> None:
+    """Whoever compares them names others each time, and no node need change for weeks."""
+    table = NodeTable()
+    table.put(node("n1", {"pods": 110}, labels={"size": "4"}))
+    for key in ("size", *(f"thought-of-{number}" for number in range(20))):
+        larger = SelectorRequirement(key=key, operator="Gt", values=("3",))
+        term = SelectorTerm(match_expressions=(larger,), match_fields=())
+        assert at_once(fits.term_mask(table, term, EVERY))[table.rows["n1"]] == (key == "size")
+    assert list(table.cache) == [("numbers", "size")]
