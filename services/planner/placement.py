@@ -39,7 +39,7 @@ WHOLE_BITS = 30
 """A resource that is wholly free counts 2^30; shares are scaled so that products stay below 2^31 and sums exact."""
 SHARE_BITS = 10
 REMEMBERED = 1_024
-"""Classes, at most, for which it is remembered what one of their pods takes."""
+"""Amounts, at most, of which it is remembered what a pod that asks for them takes."""
 SHARES_KEPT = 64
 """Sets of resources, at most, of which it is kept what each node has left of them together: half a megabyte each, at
 50,000 nodes. Of a dozen resources that these offer, pods may ask for any few."""
@@ -405,17 +405,17 @@ class Shapes:
         self.inverse: Ints = np.where(scaled > 0, (1 << WHOLE_BITS) // np.maximum(scaled, 1), 0)
         """2^30 / allocatable: shapes × resources."""
         self._least: Ints = -_MOST_HELD // np.maximum(self.inverse, 1)
-        self._taken: dict[tuple[ClassInfo, tuple[int, ...]], Ints] = {}
-        """By the class itself, not by its number: that is another class's when this one is gone."""
+        self._taken: dict[tuple[tuple[int, int], ...], Ints] = {}
+        """By what is asked for of each, not by the class: one that is gone may be as large as a pod."""
 
     def taken(self, info: ClassInfo, columns: tuple[int, ...]) -> Ints:
         """For each shape what one pod of the class takes from the share of these resources."""
-        key = info, columns
+        key = tuple((column, info.amounts.get(column, 0)) for column in columns)
         taken = self._taken.get(key)
         if taken is None:
             if len(self._taken) == REMEMBERED:
                 self._taken.clear()
-            of_each = ((info.amounts.get(c, 0) >> self.shifts[c]) * self.inverse[:, c] for c in columns)
+            of_each = ((amount >> self.shifts[column]) * self.inverse[:, column] for column, amount in key)
             taken = self._taken[key] = cast(Ints, sum(of_each))
         return taken
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import events as ev
 from events.objects import HostPort, PreferredTerm, SelectorRequirement, SelectorTerm, Taint, Toleration
-from services.planner.placement import CHUNK_PODS, SHARES_KEPT, Left, Placed, Places, Room, split
+from services.planner.placement import CHUNK_PODS, CPU, MEMORY, SHARES_KEPT, Left, Placed, Places, Room, Shapes, split
 from services.state.nodes import RECOUNTED, NodeTable
 from tests import facts
 from tests.facts import scheduling_class
@@ -262,6 +262,17 @@ def test_of_resources_that_nobody_asks_for_together_any_more_little_is_kept() ->
         table.drop_class("gone")
     assert number > SHARES_KEPT
     assert len(Left.of(table)._shares) == SHARES_KEPT
+
+
+def test_what_a_pod_takes_is_remembered_without_its_class() -> None:
+    """A thousand that were gone, each as large as a pod may be, were half a gigabyte until a node changed."""
+    table = table_of([(8192, 16 * GIB, 0, "a")], [])
+    for number in range(5):
+        table.add_class(scheduling_class("gone", {"cpu_milli": 1024, "pods": 1}, node_selector={"zone": "a"}))
+        info = table.classes["gone"]
+        assert Room(table, "least-allocated").place(info, 1, number) == [(0, 1)]
+        table.drop_class("gone")
+    assert list(Shapes.of(table)._taken) == [((CPU, 1024), (MEMORY, 0))]
 
 
 def test_shapes_are_sorted_anew_when_a_node_changes_not_when_many_pods_are_claimed() -> None:
