@@ -113,6 +113,10 @@ class Ingest:
         before = self._set_back(book, seen, version) if listed or self._lives_again(seen, version) else []
         if self._ledger.stale(uid, version):
             return before
+        if self.rejected:
+            self._ledger.bury_unread(
+                identity.kind_of(seen), (seen.metadata.namespace, seen.metadata.name), uid, version
+            )
         events = book.observe(seen, listed)
         if uid:  # even if its fact is over, which forgets it: the object is there, and its older versions may yet come
             self._ledger.versions[uid] = version

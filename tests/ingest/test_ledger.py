@@ -1,4 +1,4 @@
-"""What all books share: who is due, and how integers are read."""
+"""What all books share: who is due, what is over, and how integers are read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from services.ingest.books.ledger import Ledger
 from services.ingest.references import Reference
 from services.ingest.rejection import MOST, Rejection, integer
+from tests.ingest.objects import ingest, names, pod_group
 
 
 def test_of_who_names_what_changed_so_many_are_due_at_a_time() -> None:
@@ -40,3 +41,21 @@ def test_what_is_no_integer_in_its_bounds_is_refused(value: object) -> None:
     refused = integer(value, "f")
     assert isinstance(refused, Rejection)
     assert (refused.field, refused.expected) == ("f", f"an integer from 1 to {MOST}")
+
+
+def test_what_could_not_be_taken_is_over_when_another_object_has_its_name() -> None:
+    """Its end was missed, as a watch was cut: the version of each such object was remembered for ever."""
+    core = ingest()
+    for number in range(4):
+        seen = pod_group(version=number + 1, uid=f"u{number}", minMember=1 if number == 3 else -1)
+        core.observe(seen, listed=True)
+        assert core.missing("PodGroup", {f"u{number}"}) == []
+        assert list(core._ledger.versions) == [f"u{number}"]
+    assert core.observe(pod_group(version=1, uid="u0", minMember=-1)) == [], "it comes late"
+
+
+def test_an_older_object_of_the_name_ends_nothing() -> None:
+    core = ingest(pod_group(version=5, uid="later", minMember=-1))
+    core.observe(pod_group(version=2, uid="earlier", minMember=-1))
+    (rejected,) = core.observe(pod_group(version=6, uid="later", minMember=-2))
+    assert (names([rejected]), rejected.uid) == (["DeclarationRejected"], "later")

@@ -71,6 +71,12 @@ class Ledger:
         self.fold(rejected)
         return [rejected]
 
+    def bury_unread(self, kind: str, key: Key, uid: str, version: int) -> None:
+        """This one has the name: an older object that could not be taken is over, though nobody saw its end."""
+        rejected = self.rejection(kind, key)
+        if rejected is not None and rejected.uid not in ("", uid) and self.versions.get(rejected.uid, 0) < version:
+            self.bury(rejected.uid)
+
     def end(self, rejected: DeclarationRejected) -> list[Event]:
         """The object is gone, or can be taken, and no fact says so."""
         ended = identity.ended(rejected)
