@@ -86,10 +86,10 @@ class Bucket:
         self._end = max(self.messages, default=0)
         self._ids.clear()
 
-    def names(self) -> set[str]:
-        """Of objects that are there as a whole."""
+    def names(self, messages: dict[int, Put] | None = None) -> set[str]:
+        """Of objects that are there as a whole, or would be of these messages."""
         data: dict[str, bytes] = {}
-        for subject, part, _ in self.messages.values():
+        for subject, part, _ in (self.messages if messages is None else messages).values():
             data[subject] = data.get(subject, b"") + part
         prefix = f"$O.{self.stream.removeprefix('OBJ_')}"
         metas = [msgspec.json.decode(found, type=Object) for subject, found in data.items() if ".M." in subject]

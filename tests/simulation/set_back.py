@@ -41,10 +41,12 @@ class Backup(NamedTuple):
     """Where their stream ended."""
 
     def can_be(self, broker: Broker, what: str, archived: int) -> bool:
-        """Whether the log can become this: what is archived stands in it, or it would be another log's; and servers that
-        lose power lose its end and no more."""
+        """Whether the log can become this: what is archived stands in it, or it would be another log's; servers that lose
+        power lose its end and no more; and who starts can, as of the snapshots on which it stands not all are damaged."""
         least = max(archived, len(self.stored) if what == UNDER_ALL else 0)
-        return self.stored != broker.stored and self.stored[:least] == broker.stored[:least]
+        snapshots = map(int, broker.bucket.names(self.bucket))
+        stands = self.first == 1 or any(self.first - 1 <= place <= len(self.stored) for place in snapshots)
+        return stands and self.stored != broker.stored and self.stored[:least] == broker.stored[:least]
 
 
 def made(broker: Broker, what: str) -> Backup:
