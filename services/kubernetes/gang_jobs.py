@@ -14,7 +14,7 @@ import msgspec
 
 from services.kubernetes.access import Access
 from services.kubernetes.errors import NotFound, Unreachable
-from services.kubernetes.objects import Int32, Listed, Metadata, Object, Time
+from services.kubernetes.objects import Int32, Listed, Metadata, Object, Present, Time
 from services.kubernetes.resources import PODS, Resource
 from services.kubernetes.transport import JSON, MERGE, UNREADABLE, Answer, Transport, decoded, retrying
 
@@ -72,6 +72,7 @@ class _Deleted(Object):
 class JobSpec(Object):
     completions: Int32 = 1
     suspend: bool | None = None
+    success_policy: Present | None = None
 
 
 class JobCondition(Object):
@@ -180,7 +181,7 @@ class GangJobs(Transport):
         metadata = {"uid": uid, "annotations": annotations}
         await self._patch(name, {"metadata": metadata, "spec": {"suspend": True}}, MERGE)
 
-    async def resume(self, name: str, said: Mapping[tuple[str, ...], str], annotation: str, value: str) -> None:
+    async def resume(self, name: str, said: Mapping[tuple[str, ...], str | int], annotation: str, value: str) -> None:
         """Let a Job make its pods, and say so, if this stands in it: path → value.
 
         Raises ApiError of 422 where something else does, NotFound, ApiError; that also where it does not say so then.

@@ -59,6 +59,10 @@ JOBS = f"{MARKER}.jobs"
 """The annotation of the first that says how many there are."""
 DECIDES = f"{MARKER}.decides"
 """The annotation of a Job whose success is the run's."""
+LACKS_SUCCESS_POLICY = (
+    "minSucceededInstances: expected a cluster whose Jobs keep their successPolicy, as from Kubernetes 1.31 on"
+)
+"""An API server leaves out, without a word, what stands behind a gate that is off there."""
 PLUGINS = "com.microsoft.pai.runtimeplugin"
 """So begin the plugins that OpenPAI's runtime knows; a prerequisite without one has no effect there."""
 MOST_ROLES = 100
@@ -180,6 +184,13 @@ def _job_spec(job: Mapped, role: str, spec: Mapped, group: str, placing: Placing
     if 0 < _succeeded(spec) < instances:
         of_job["successPolicy"] = {"rules": [{"succeededCount": _succeeded(spec)}]}
     return of_job
+
+
+def succeeded_count(job: Mapped) -> dict[tuple[str, ...], int]:
+    """Where a Job says after how many of its pods it is a success, and how many; empty: after all."""
+    policy = job["spec"].get("successPolicy")
+    path = ("spec", "successPolicy", "rules", "0", "succeededCount")
+    return {path: policy["rules"][0]["succeededCount"]} if policy else {}
 
 
 def _succeeded(spec: Mapped) -> int:

@@ -114,8 +114,8 @@ class Kubernetes:
             for resource, body in [(self._groups, gang.group), *((JOBS, other) for other in gang.others)]:
                 await self._make(resource, gangs.owned(body, first, uid))
             for other in gang.others:
-                await self._resume(other["metadata"]["name"], ("metadata", "labels", gangs.FIRST), uid)
-            await self._resume(first, ("metadata", "uid"), uid)
+                await self._resume(other, ("metadata", "labels", gangs.FIRST), uid)
+            await self._resume(gang.first, ("metadata", "uid"), uid)
             released = await self._phase(first, uid) == gangs.RELEASED
         except ApiError as error:
             failed = _failed(error)
@@ -176,20 +176,29 @@ class Kubernetes:
             if error.reason != "AlreadyExists":  # a quota that somebody else wrote meanwhile: nothing was made
                 raise
 
-    async def _resume(self, name: str, path: Sequence[str], uid: str) -> None:
-        """Let a Job go that is held, and of this run; another is left as it is. Raises ApiError, also where an admission
-        policy denies it: Kubernetes answers 422 to that as well, and the Job is held still."""
-        said = {tuple(path): uid, ("metadata", "annotations", gangs.PHASE): gangs.HELD}
+    async def _resume(self, body: gangs.Mapped, path: Sequence[str], uid: str) -> None:
+        """Let a Job go that is held, of this run, and stands there as it was made; another is left as it is. Raises
+        ApiError, also where an admission policy denies it: Kubernetes answers 422 to that as well, and the Job is held
+        still."""
+        name, asked = body["metadata"]["name"], gangs.succeeded_count(body)
+        said: dict[tuple[str, ...], str | int]
+        said = {tuple(path): uid, ("metadata", "annotations", gangs.PHASE): gangs.HELD, **asked}
         try:
             await self._jobs.resume(name, said, gangs.PHASE, gangs.RELEASED)
         except ApiError as error:
-            if error.code != 422 or await self._is_held(name, uid):
+            if error.code != 422:
+                raise
+            if (held := await self._held(name, uid)) is not None:
+                if asked and held.spec.success_policy is None:
+                    raise ApiError(error.request, 422, "Unsupported", gangs.LACKS_SUCCESS_POLICY) from error
                 raise
 
-    async def _is_held(self, name: str, uid: str) -> bool:
-        """Of a Job of this run. Raises ApiError."""
+    async def _held(self, name: str, uid: str) -> Job | None:
+        """The Job of this run, if it is held. Raises ApiError."""
         job = await self._jobs.get_job(name)
-        return job is not None and uid in (job.metadata.uid, _first(job)) and job.says(gangs.PHASE) == gangs.HELD
+        if job is None or uid not in (job.metadata.uid, _first(job)) or job.says(gangs.PHASE) != gangs.HELD:
+            return None
+        return job
 
     async def _suspend(self, jobs: Sequence[Job]) -> None:
         """Raises ApiError."""
