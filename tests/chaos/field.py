@@ -167,7 +167,8 @@ class Field:
             async with asyncio.timeout(within_s):
                 out, err = await process.communicate()
         except BaseException:
-            process.kill()
+            with suppress(ProcessLookupError):  # it has ended in the same turn
+                process.kill()
             await process.wait()
             raise
         assert process.returncode is not None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import time
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,7 +21,7 @@ from services.federator.records import SETTLED, Job, Place
 from services.federator.state import State as FederationState
 from services.state.fold import State
 from services.state.validate import validate_state
-from tests.chaos import audit, federation, feeding, plan, rest
+from tests.chaos import audit, federation, feeding, field, plan, rest
 from tests.chaos.hurting import Hurting
 from tests.chaos.kept_log import Command, KeptLog
 from tests.chaos.ledger import Acknowledged, Ledger, acknowledgements
@@ -40,6 +43,20 @@ def test_one_seed_decides_everything() -> None:
 def test_every_way_to_hurt_comes_and_can_be_carried_out() -> None:
     hurting = Hurting(None, plan.plan(1), print)  # type: ignore[arg-type]
     assert hurting._ways.keys() == DEEDS.keys() == {hurt.deed for hurt in islice(plan.plan(1), 2_000)}
+
+
+async def test_a_command_whose_time_is_over_as_it_ends_is_said_to_be_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both in one turn of a loop that was held up. As it was: ProcessLookupError ended the run."""
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\nsleep 0.3\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    asyncio.get_running_loop().call_later(0.1, time.sleep, 0.6)
+    running = SimpleNamespace(environment=lambda role: {})
+    with pytest.raises(TimeoutError):
+        await field.Field.muster(running, "retention", role="keeper", within_s=0.2)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------------- witness
