@@ -30,7 +30,7 @@ NEAR_NAME, NEAR_PREFIX, NEAR_FIELD, NEAR_BUILT_IN = 0.75, 0.85, 0.75, 0.86
 FIELDS = (
     *(field.encode_name for field in msgspec.structs.fields(PodGroupSpec)),
     "minResources",  # read by none, and known (docs/dialects.md): the gang is placed without it
-    *("resourceClaims", "disruptionMode", "podGroupTemplateRef"),
+    *("resourceClaims", "disruptionMode", "preemptionPolicy", "podGroupTemplateRef", "workloadRef"),
 )
 """Of a PodGroup's spec, in any dialect."""
 LABELS = (*(key for each in coscheduling.GENERATIONS for key in (each.gang, each.minimum) if key), batch.TASK)

@@ -54,6 +54,7 @@ def test_a_field_that_no_pod_group_has_is_told(field: str, said: str) -> None:
 @pytest.mark.parametrize("api_version", POD_GROUPS.values())
 def test_what_a_dialect_has_and_muster_ignores_is_no_mistake(api_version: str) -> None:
     ignored = {"minResources": {"cpu": "1"}, "disruptionMode": "pod", "resourceClaims": [], "podGroupTemplateRef": {}}
+    ignored |= {"workloadRef": {}, "preemptionPolicy": "Never"}
     assert not misspelt([pod_group(api_version, minMember=1, **ignored)])
 
 
