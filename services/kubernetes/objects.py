@@ -232,6 +232,7 @@ class PodGroupSpec(Object):
     sub_group_policy: Any = None
     scheduling_policy: Any = None
     scheduling_constraints: Any = None
+    parent_composite_pod_group_name: Any = None
     priority: Any = None
 
 

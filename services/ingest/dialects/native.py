@@ -46,6 +46,10 @@ def workload_group(gang: str) -> tuple[str, str]:
 
 def declaration(seen: PodGroup, priority: int | None) -> Declaration | Rejection:
     """A PodGroup's, v1alpha2 and v1beta1."""
+    parent = seen.spec.parent_composite_pod_group_name
+    if parent:  # which may have to start whole, or in one place: nothing is read of it
+        expected = "no composite group: they are not supported yet"
+        return Rejection("spec.parentCompositePodGroupName", shown(parent), expected)
     constraints = seen.spec.scheduling_constraints
     topology = constraints.get("topology") if isinstance(constraints, dict) else None
     if topology:

@@ -154,6 +154,11 @@ def test_as_many_tasks_as_may_have_a_minimum() -> None:
             {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}},
             "spec.schedulingConstraints.topology",
         ),
+        (
+            NATIVE.replace("alpha2", "beta1"),
+            {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "all"},
+            "spec.parentCompositePodGroupName",
+        ),
     ],
 )
 def test_bad_values_cost_their_own_object(api: str, spec: dict[str, Any], field: str) -> None:
