@@ -16,6 +16,11 @@ from services.state.records import BOUND, FAILED, FINISHED, SUCCEEDED, TERMINATI
 
 ENDED = ("Finished", "Failed", "Completed")
 """Phases of a gang that has ended."""
+CONDITIONS = {
+    "kubernetes/v1alpha2": "PodGroupScheduled",
+    "kubernetes/v1beta1": "PodGroupInitiallyScheduled",
+}
+"""What each version of Kubernetes' own PodGroups calls its condition; who waits for one looks for its name."""
 
 
 class Standing(NamedTuple):
@@ -58,7 +63,7 @@ def group_status(state: State, gang: Gang) -> dict[str, object]:
     dialect = state.pod_groups[gang.pod_group].dialect
     found = standing(state, gang)
     if dialects.family(dialect) == "kubernetes":
-        return _condition(gang, found.refused)
+        return _condition(CONDITIONS[dialect], gang, found.refused)
     batch = dialects.family(dialect) in _PHASES
     running = found.running if batch else found.running + found.leaving
     status: dict[str, object] = {
@@ -121,8 +126,8 @@ def _volcano(gang: Standing) -> str:
 _PHASES: dict[str, Callable[[Standing], str]] = {"volcano": _volcano, "kube-batch": _volcano}
 
 
-def _condition(gang: Gang, refused: Cohort | None) -> dict[str, object]:
-    """Kubernetes' own: the condition PodGroupScheduled. Once it is true it stays so, as kube-scheduler has it."""
+def _condition(type_: str, gang: Gang, refused: Cohort | None) -> dict[str, object]:
+    """Kubernetes' own. Once it is true it stays so, as kube-scheduler has it."""
     if gang.satisfied:
         said = {"status": "True", "reason": "Scheduled", "message": ""}
     elif refused is not None and reasons.follows(refused.reason).no_room:
@@ -131,4 +136,4 @@ def _condition(gang: Gang, refused: Cohort | None) -> dict[str, object]:
         said = {"status": "False", "reason": "SchedulerError", "message": refused.message}
     else:
         return {}
-    return {"conditions": [{"type": "PodGroupScheduled", **said}]}
+    return {"conditions": [{"type": type_, **said}]}

@@ -330,6 +330,22 @@ def test_kubernetes_condition() -> None:
     assert phase(cluster.state, cluster.gang)
 
 
+def test_kubernetes_condition_has_another_name_since_1_37() -> None:
+    """There kube-scheduler writes, and controllers wait for, PodGroupInitiallyScheduled. Pods say no version."""
+    cluster = Cluster("kubernetes/v1beta1")
+    cluster.dialect = NATIVE
+    for name in "ab":
+        cluster.member(name)
+    cluster.plan()
+    [said] = cluster.status()["conditions"]  # type: ignore[misc]
+    assert (said["type"], said["status"]) == ("PodGroupInitiallyScheduled", "False")
+    cluster.node("n0")
+    cluster.pass_s(60)
+    cluster.settle()
+    [said] = cluster.status()["conditions"]  # type: ignore[misc]
+    assert (said["type"], said["status"]) == ("PodGroupInitiallyScheduled", "True")
+
+
 def test_kubernetes_condition_of_a_gang_that_was_set_aside() -> None:
     """A bug of ours is no lack of room: autoscalers must not act on it."""
     cluster = Cluster(NATIVE)
