@@ -86,12 +86,17 @@ class RestartRule(Object):
     action: str = ""
 
 
+class VolumeMount(Object):
+    bind_mount_options: list[str] | None = None
+
+
 class Container(Object):
     name: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class Volume(Object):

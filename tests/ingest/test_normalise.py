@@ -257,6 +257,15 @@ def test_soft_constraints_are_not_in_the_way() -> None:
             "RestartAllContainersOnContainerExits",
         ),
         ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        (
+            {"containers": [{"name": "c", "volumeMounts": [{"name": "v"}, {"bindMountOptions": ["noexec"]}]}]},
+            "VolumeBindMountOptions",
+        ),
+        (
+            {"initContainers": [{"name": "i", "volumeMounts": [{"bindMountOptions": ["nodev"]}]}]},
+            "VolumeBindMountOptions",
+        ),
+        ({"containers": [{"name": "c", "volumeMounts": [{"name": "v", "bindMountOptions": []}]}]}, ""),
         ({"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}]}, ""),
         ({"hostNetwork": True, "hostUsers": True}, ""),
         ({"hostUsers": False}, ""),
