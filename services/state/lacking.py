@@ -35,22 +35,24 @@ def subject(state: State, group: Group, reason: str) -> str:
 
 def stands(state: State, group: Group, cohort: Cohort) -> bool:
     """Whether the group still waits for what it was told, and none of its pods may be placed before that."""
-    about = _about(cohort)
     if cohort.reason == "GangTimedOut":
-        return all(timeouts.gang_stands(state, state.gangs[key]) for key in about.split() or group.gangs)
+        return all(timeouts.gang_stands(state, state.gangs[key]) for key in _about(cohort).split() or group.gangs)
     gangs = [state.gangs[key] for key in group.gangs]
     if any(rules_off(gang) and tallies.of(state, gang).placeable for gang in gangs):
         return False
     if cohort.reason == "TooFewPods":
         return short(state, *_short_of(state, group, cohort))
-    return _waits(state, group, about)
+    return _waits(state, group, cohort)
 
 
 def message(state: State, group: Group, cohort: Cohort) -> str:
-    """What a cohort is told: with how many pods there are now, and of each gang that had timed out by when it was
-    refused, of which the planner may not have known. Empty: what the planner said is all there is."""
+    """What a cohort is told: with how many pods there are now, and what is so of other gangs since before it was refused,
+    of which the planner may not have known: each that had timed out, or that one which it names was gone. Empty: what the
+    planner said is all there is."""
     if cohort.reason == "TooFewPods":
         return _pods(state, group, cohort)
+    if cohort.reason == "WaitingForGang":
+        return _other(cohort)
     if cohort.reason == "GangTimedOut" and (gangs := _about(cohort).split()):
         return over(gangs)
     return ""
@@ -62,6 +64,18 @@ def _pods(state: State, group: Group, cohort: Cohort) -> str:
     if not short(state, gang, task):
         return ""
     return too_few(named(gang, task), *membership.there_of(state, gang, task))
+
+
+def _other(cohort: Cohort) -> str:
+    """Empty if none was awaited any more."""
+    names, awaited, how = _awaited_of(cohort)
+    return waits_for(names, awaited, there=how != _NOT_THERE) if names and awaited else ""
+
+
+def waits_for(names: str, awaited: str, *, there: bool) -> str:
+    """What a refusal says where one gang names another."""
+    how = "does not run with its minimum" if there else "is not there"
+    return f"gang {names} names {awaited} in its gang group, which {how} yet"
 
 
 def over(gangs: Sequence[str]) -> str:
@@ -109,10 +123,16 @@ def _first_awaited(state: State, group: Group) -> str:
     return f"{names} {awaited}" if awaited in state.gangs else f"{names} {awaited} {_NOT_THERE}"
 
 
-def _waits(state: State, group: Group, about: str) -> bool:
-    """Whether the gang that was told names the other one still, which does not run with its minimum yet."""
-    names, _, other = about.partition(" ")
+def _awaited_of(cohort: Cohort) -> tuple[str, str, str]:
+    """The gang that was told, the other one, and how that one is, as `_first_awaited` has it."""
+    names, _, other = _about(cohort).partition(" ")
     awaited, _, how = other.partition(" ")
+    return names, awaited, how
+
+
+def _waits(state: State, group: Group, cohort: Cohort) -> bool:
+    """Whether the gang that was told names the other one still, which does not run with its minimum yet."""
+    names, awaited, how = _awaited_of(cohort)
     if membership.reached(state, awaited) or (how == _NOT_THERE and awaited in state.gangs):
         return False
     naming = state.named.get(awaited, {})

@@ -96,6 +96,20 @@ def test_pods_that_wait_for_a_gang_of_their_group_say_so() -> None:
     assert told[0] == "WaitingForGang"
 
 
+def test_of_a_gang_that_went_while_its_group_was_refused_it_is_said_that_it_is_not_there() -> None:
+    """The simulator of faults found it, seed 731125: the first refusal still said that it lacks its minimum, and what the
+    next one said counted as told."""
+    world = World()
+    world.koordinator("default/a", 1, 1, {"groups": ("default/a", "default/b")})
+    world.koordinator("default/b", 1, 2)
+    about = "gang default/a names default/b in its gang group, which"
+    refused = [event for event in world.plan_without_appending() if about in getattr(event, "detail", "")]
+    assert [event.detail for event in refused] == [f"{about} does not run with its minimum yet"]  # type: ignore[union-attr]
+    world.deleted("b-0")
+    world.append("planner.a", refused, cause="decide", basis=world.state.sequence)
+    assert said(world, "a-0") == ("WaitingForGang", f"{about} is not there yet")
+
+
 def test_an_unsupported_constraint_is_named() -> None:
     world = World()
     world.pod("alone", unsupported=("resource claims",))

@@ -17,7 +17,7 @@ group is placed. In Koordinator's code of July 2026, too, a gang waits for those
 
 from __future__ import annotations
 
-from services.state import membership
+from services.state import lacking, membership
 from services.state.fold import State
 from services.state.naming import named_by
 from services.state.records import Group
@@ -29,6 +29,4 @@ def missing(state: State, group: Group) -> str:
     if not awaited:
         return ""
     names = next(key for key in group.gangs if awaited in named_by(state.gangs[key]))
-    if awaited not in state.gangs:
-        return f"gang {names} names {awaited} in its gang group, which is not there yet"
-    return f"gang {names} names {awaited} in its gang group, which does not run with its minimum yet"
+    return lacking.waits_for(names, awaited, there=awaited in state.gangs)
