@@ -4,6 +4,7 @@
   another. They are all made at once, and placed like any others.
 - A TrainJob of Trainer 2.1 or before: overrides of its pods, which are `runtimePatches` by now.
 - A job whose pods another controller makes, such as MultiKueue's, which makes them in another cluster.
+- A Job of which Kubernetes' own controller makes a gang, as it asks for by `scheduling` (1.37, WorkloadWithJob).
 - A StatefulSet whose pods are made one by one, each when the one before it is ready, which is the default. They are made
   at once, and a gang of them would start here, and never in a cluster.
 """
@@ -36,6 +37,7 @@ MANAGERS = {
 """(API group, kind) → how `managedBy` names its own controllers, which are meant where it is not said."""
 AT_ONCE = "has no effect here: all of its jobs are made at once"
 TASKS_AT_ONCE = "has no effect here: the pods of all tasks are made at once"
+NO_GANG = "spec.scheduling has no effect here: no PodGroup is made of its pods"
 OVERRIDES = "spec.podTemplateOverrides has no effect here: Trainer reads spec.runtimePatches"
 BESIDE = "has no effect here: its jobs may share such a domain"
 ONE_BY_ONE = (
@@ -48,7 +50,7 @@ ONE_BY_ONE = (
 def unsimulated(objects: Sequence[dict[str, Any]]) -> list[str]:
     """One sentence for each, in the order of the objects."""
     runtimes = [obj for obj in objects if obj["kind"] in RUNTIMES]
-    told = ((obj, (*_of_manager(obj), *_one_by_one(obj), *_of(obj, runtimes))) for obj in objects)
+    told = ((obj, (*_of_manager(obj), *_of_scheduling(obj), *_one_by_one(obj), *_of(obj, runtimes))) for obj in objects)
     return [f"{named(obj)}: {said}" for obj, sentences in told for said in sentences]
 
 
@@ -59,6 +61,18 @@ def _of_manager(obj: dict[str, Any]) -> Iterator[str]:
     manager = spec.get("managedBy") if isinstance(spec, dict) else None
     if kind in MANAGERS and manager not in (None, *MANAGERS[kind]):
         yield f"{field}.managedBy has no effect here: its pods are made as by its own controller"
+
+
+def _of_scheduling(obj: dict[str, Any]) -> Iterator[str]:
+    """Of one whose pods name a PodGroup, or that belongs to another object, the Job controller makes none."""
+    if group_and_kind(obj) != ("batch", "Job") or not is_workload(obj) or obj["metadata"].get("ownerReferences"):
+        return
+    asked, pod_spec = obj["spec"].get("scheduling"), obj["spec"]["template"].get("spec") or {}
+    policy = asked.get("schedulingPolicy") if isinstance(asked, dict) else None
+    a_gang = isinstance(policy, dict) and policy.get("gang") is not None
+    constrained = isinstance(asked, dict) and bool(asked.get("schedulingConstraints"))
+    if (a_gang or constrained) and not pod_spec.get("schedulingGroup"):
+        yield NO_GANG
 
 
 def _one_by_one(obj: dict[str, Any]) -> Iterator[str]:

@@ -261,6 +261,21 @@ def test_a_job_of_another_controller_is_told() -> None:
     ]
 
 
+def test_a_job_that_asks_kubernetes_for_a_gang_is_told() -> None:
+    """Kubernetes 1.37, WorkloadWithJob: its pods are placed one by one here. Without `scheduling` they are there, too."""
+    policies = {"gang": {"gang": {"minCount": 2}}, "basic": {"basic": {}}, "none": None, "own": {"gang": {}}}
+    jobs = {name: workload("Job", name, 1) for name in (*policies, "apart")}
+    for name, policy in policies.items():
+        jobs[name]["spec"]["scheduling"] = {"schedulingPolicy": policy}
+    jobs["own"]["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    jobs["apart"]["spec"]["scheduling"] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    effect = "spec.scheduling has no effect here: no PodGroup is made of its pods"
+    assert simulate([node("n"), *jobs.values()]).answer()["warnings"] == [
+        f"Job default/gang: {effect}",
+        f"Job default/apart: {effect}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("job", "manager"),
     [
