@@ -116,8 +116,10 @@ class EmbeddedServer:
         self._ended()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing, as a machine that hangs."""
+        """SIGSTOP: it keeps its connections and answers nothing, as a machine that hangs. Returns once all of its threads
+        have stopped: on a busy machine one may answer yet."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT: it goes on as if no time had passed."""

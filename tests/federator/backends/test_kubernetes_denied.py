@@ -13,6 +13,7 @@ from services.federator.specialize import to_yaml
 from services.kubernetes.errors import TOO_LARGE
 from services.simulator.store import Collection, Entry
 from tests.federator.backends.sites import OWNER, KubernetesSite, job, submission
+from tests.waiting import until
 
 NAME, ROLES = "train", 2
 FIRST, OTHERS = job_names(NAME, OWNER)
@@ -78,6 +79,7 @@ async def test_a_cluster_that_leaves_the_success_policy_out_is_refused(
     (first,) = (one for one in site.cluster.list("Job") if one["metadata"]["name"] == FIRST)
     assert first["spec"]["suspend"], "without it nothing of the gang runs"
     assert await backend.clear(NAME, answer.uid) == Accepted(uid=answer.uid)
+    await until(lambda: not [*site.cluster.list("Job")], "the others to go with the first")
     answer = await backend.submit(given)
     assert isinstance(answer, Accepted)
     assert await backend.release(given, answer.uid) == Accepted(uid=answer.uid)
