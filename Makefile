@@ -16,7 +16,7 @@ unexport PYTHONSAFEPATH PYTHONOPTIMIZE PYTHONWARNINGS
 export PYTHONUTF8 := 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test tests check lint types e2e chaos fuzz bench faults schema lock
+.PHONY: demo test tests check lint types release e2e chaos fuzz bench faults schema lock
 
 # uv takes seconds for what takes pip half a minute; pip may be told of a registry that uv is not. Nothing is compiled
 # ahead: most of it is never imported (of the Kubernetes client alone 1,900 modules), and what is, is compiled once.
@@ -55,7 +55,16 @@ test: lint  ## everything that needs neither Go nor a cluster
 tests: $(READY)
 	$(BIN)/pytest $(WORKERS) --dist worksteal -m "not e2e" tests
 
-e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK
+# e2e, chaos and bench run on the version of deploy/e2e/kubernetes/go.mod, or on another.
+ifdef KUBERNETES
+export KUBEBUILDER_ASSETS := $(CURDIR)/.build/kubernetes-$(KUBERNETES)
+e2e chaos bench: release
+endif
+
+release: $(READY)
+	$(BIN)/python -m deploy.e2e.release $(KUBERNETES)
+
+e2e: $(READY)  ## the services against a real kube-apiserver, etcd and KWOK: KUBERNETES=1.37.2, or what go.mod has
 	$(BIN)/python -m deploy.e2e.build
 	$(BIN)/pytest $(WORKERS) --dist loadfile -m e2e tests/e2e tests/chaos
 

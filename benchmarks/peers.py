@@ -37,7 +37,8 @@ import yaml
 from benchmarks.arguments import new_file, some
 from deploy.e2e.api import Api, ApiError, Object, collection
 from deploy.e2e.build import BIN
-from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
+from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.native_gangs import native_gangs
 from deploy.e2e.processes import Process
 from deploy.e2e.workload import SCHEDULER, gang, nodes, pod, pod_group
 from events.server import EmbeddedServer
@@ -47,7 +48,6 @@ MUSTER = Path(sys.executable).with_name("muster")
 IDLE_PODS = 30
 LIMIT_S = 240
 PROFILE: dict[str, object] = {"profiles": [{"schedulerName": SCHEDULER}]}
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 
 
 class Shape(NamedTuple):
@@ -133,7 +133,7 @@ def start_scheduler(bench: Bench) -> None:
 
 
 def start_native(bench: Bench) -> None:
-    bench.processes.append(bench.plane.start_scheduler(PROFILE, GATES))
+    bench.processes.append(bench.plane.start_scheduler(PROFILE, *native_gangs().scheduler_flags))
 
 
 def start_loop(bench: Bench) -> None:
@@ -191,13 +191,14 @@ def members(peer: str, name: str, size: int) -> list[Object]:
 def declaration(peer: str, name: str, size: int) -> tuple[str, Object] | None:
     """(path, object) of a gang's PodGroup; None for peers that know no gangs."""
     if peer == "native gangs":
+        version = native_gangs().api_version
         group = {
-            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "apiVersion": version,
             "kind": "PodGroup",
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
         }
-        return "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", group
+        return f"/apis/{version}/namespaces/default/podgroups", group
     if peer.startswith("muster"):
         return "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups", pod_group(name, size)
     return None
@@ -310,7 +311,7 @@ MODES = {"live": live, "preload": preload, "idle": idle}
 async def measure(peer: str, shape: Shape, mode: str, directory: Path) -> Row:
     """One row, on a control plane of its own."""
     row = Row(peer=peer, shape="x".join(map(str, shape)), mode=mode, pods=shape.gangs * shape.size)
-    plane = ControlPlane(directory, NATIVE_GANGS if peer == "native gangs" else ())
+    plane = ControlPlane(directory, native_gangs().apiserver_flags if peer == "native gangs" else ())
     bench: Bench | None = None
     try:
         plane.start()

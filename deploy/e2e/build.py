@@ -136,8 +136,9 @@ def copy_stages(go: str) -> None:
     say(f"kwok: {len(list(STAGES.iterdir()))} stages in {STAGES}")
 
 
-def run_go(go: str, *arguments: str) -> str:
-    """Runs Go in the module, never changing its go.mod; returns what it printed. Its errors go to stderr as they are.
+def run_go(go: str, *arguments: str, module: Path = MODULE) -> str:
+    """Runs Go in a module, by default never changing its go.mod; returns what it printed. Its errors go to stderr as
+    they are.
 
     Without a home that can be written to, as of a container's user, it has its caches below `BUILD`, or refuses.
     """
@@ -147,7 +148,7 @@ def run_go(go: str, *arguments: str) -> str:
     environment |= {"GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw"}  # or nobody could delete `BUILD`
     environment |= {"GOGC": "off", "GOMEMLIMIT": "1GiB", "GO111MODULE": "", "GOOS": "", "GOARCH": ""}
     return subprocess.run(
-        [go, *arguments], cwd=MODULE, env=environment, check=True, stdout=subprocess.PIPE, text=True
+        [go, *arguments], cwd=module, env=environment, check=True, stdout=subprocess.PIPE, text=True
     ).stdout
 
 

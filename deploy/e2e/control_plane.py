@@ -26,11 +26,6 @@ TMPFS = Path("/dev/shm")
 ROOM_BYTES = 2 << 30
 """What has to be free there, for the control planes of all tests together. In a container it is 64 MB, unless whoever
 starts that says otherwise: etcd fills these at its first write."""
-NATIVE_GANGS = (
-    "--feature-gates=GenericWorkload=true,GangScheduling=true",
-    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
-)
-"""What the apiserver needs for the kube-scheduler's own gangs (KEP-4671)."""
 
 
 class ControlPlane:

@@ -10,6 +10,7 @@ import pytest
 from deploy.e2e.api import Api
 from deploy.e2e.build import BIN
 from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.native_gangs import NativeGangs, native_gangs
 from deploy.e2e.processes import Process
 from tests.e2e.cluster import Muster, clear, install
 
@@ -41,6 +42,15 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         pytest.fail("no control plane in .build/bin: run `make e2e`, or first `python -m deploy.e2e.build`")
     with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def native() -> NativeGangs:
+    """How the control plane that is there has gangs of its own."""
+    try:
+        return native_gangs()
+    except LookupError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from deploy.e2e.api import Object
+from deploy.e2e.native_gangs import native_gangs
 from deploy.e2e.workload import node
 
 SCHEDULER = "beside"
-GROUPS = "scheduling.k8s.io/v1alpha2"
 NAMESPACES = ("default", "team")
 """A gang's name may stand in both: it is two gangs."""
 ASKS: dict[str, dict[str, str]] = {
@@ -99,8 +99,10 @@ class Draw:
             for namespace, name in names[: self.chance.randint(1, 3)]
         ]
         self.steps = self.chance.randint(4, 9)
-        self.mixed = self.sometimes(0.25)
+        self.mixed = self.sometimes(0.25) and not native_gangs().one_priority
         """Whether pods of one gang have priorities of their own."""
+        self.priorities: dict[Gang, int] = {}
+        """Of gangs whose pods, and PodGroup, have to have the same all the time."""
 
     def sometimes(self, share: float) -> bool:
         return self.chance.random() < share
@@ -113,9 +115,12 @@ class Draw:
         acts = [self.node(zone) for zone in ASKS for _ in range(self.chance.randint(0, 3))]
         priorities = self.chance.sample(PRIORITIES, len(self.gangs) + 1)
         for gang in self.gangs:
+            priority = priorities.pop()
+            if native_gangs().one_priority:
+                self.priorities[gang] = priority
             if self.sometimes(0.8):
                 acts += self.declared(gang)
-            acts += self.members(gang, self.chance.randint(1, 5), priorities.pop())
+            acts += self.members(gang, self.chance.randint(1, 5), priority)
         acts += [self.single(priorities[0]) for _ in range(self.chance.randint(0, 3))]
         return self.done(acts)
 
@@ -182,18 +187,19 @@ class Draw:
         self.made += 1
         basic = self.sometimes(0.15)
         policy: Object = {"basic": {}} if basic else {"gang": {"minCount": self.one((1, 2, 2, 3, 3, 4, 5))}}
-        group = pod_group(gang.namespace, gang.name, policy)
+        group = pod_group(gang.namespace, gang.name, policy, self.priorities.get(gang, 0))
         if self.sometimes(0.7):
             return [Act("create", group)]
         templates = {"podGroupTemplates": [{"name": "worker", "schedulingPolicy": policy}]}
         metadata = named(gang.namespace, f"workload-{self.made}")
-        workload = {"apiVersion": GROUPS, "kind": "Workload", "metadata": metadata, "spec": templates}
+        workload = native("Workload", metadata, templates)
         template = {"workloadName": metadata["name"], "podGroupTemplateName": "worker"}
         group["spec"]["podGroupTemplateRef"] = {"workload": template}
         return [Act("create", workload), Act("create", group)]
 
     def members(self, gang: Gang, count: int, priority: int = 0) -> list[Act]:
         gated = self.one((0, 0, 0.3))
+        priority = self.priorities.get(gang, priority)
         return [
             self.pod(
                 gang.namespace,
@@ -218,9 +224,15 @@ def named(namespace: str, name: str) -> Object:
     return {"namespace": namespace, "name": name}
 
 
-def pod_group(namespace: str, name: str, policy: Object) -> Object:
-    spec = {"schedulingPolicy": policy}
-    return {"apiVersion": GROUPS, "kind": "PodGroup", "metadata": named(namespace, name), "spec": spec}
+def pod_group(namespace: str, name: str, policy: Object, priority: int = 0) -> Object:
+    spec: Object = {"schedulingPolicy": policy}
+    if priority:
+        spec["priorityClassName"] = f"p{priority}"
+    return native("PodGroup", named(namespace, name), spec)
+
+
+def native(kind: str, metadata: Object, spec: Object) -> Object:
+    return {"apiVersion": native_gangs().api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def pod(namespace: str, name: str, zone: str, priority: int = 0, group: str = "", *, gated: bool = False) -> Object:

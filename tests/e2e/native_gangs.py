@@ -2,11 +2,12 @@
 
     python -m tests.e2e.native_gangs [--from 0] [--seeds 100]
 
-The kube-scheduler is v1.36 with its gates for gangs on, and without preemption. After each step of a cluster's life both
-come to rest, and as many pods must be bound of each gang in each zone. Ours are asked with the objects as the API server
-lists them, and with their own bindings instead of the others': ingest's difference to what the log says, then the cores
-as `muster simulate` runs them. Where several groups want the last room, who goes first is left open, but for the first
-step: everything in it is there before the kube-scheduler starts, so that the higher priority goes first.
+The kube-scheduler is that of ``.build/bin`` with its gates for gangs on, and without preemption. After each step of a
+cluster's life both come to rest, and as many pods must be bound of each gang in each zone. Ours are asked with the
+objects as the API server lists them, and with their own bindings instead of the others': ingest's difference to what the
+log says, then the cores as `muster simulate` runs them. Where several groups want the last room, who goes first is left
+open, but for the first step: everything in it is there before the kube-scheduler starts, so that the higher priority
+goes first.
 
 Needs the binaries of `python -m deploy.e2e.build`.
 """
@@ -27,7 +28,8 @@ import msgspec
 
 import events as ev
 from deploy.e2e.api import MERGE, Api, ApiError, Object, path_of
-from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
+from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.native_gangs import native_gangs
 from deploy.e2e.processes import free_port
 from deploy.e2e.workload import node
 from events.policy import DEFAULT_POLICY
@@ -36,9 +38,8 @@ from services.console.simulate import Simulation
 from services.ingest.differ import Ingest
 from services.state.records import SUCCEEDED
 from tests.e2e.cluster import until
-from tests.e2e.native_gang_cases import GROUPS, NAMESPACES, PRIORITIES, SCHEDULER, Act, Draw, Life, Status
+from tests.e2e.native_gang_cases import NAMESPACES, PRIORITIES, SCHEDULER, Act, Draw, Life, Status, pod_group
 
-GATES = NATIVE_GANGS[0]
 PROBE = {"key": "probe", "value": "", "effect": "NoSchedule"}
 """Keeps everybody else off the nodes of probes."""
 METRIC = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -60,7 +61,7 @@ class Theirs:
         public = "--authorization-always-allow-paths=/metrics,/readyz"
         port = free_port()
         self.url = f"https://127.0.0.1:{port}/metrics"
-        flags = (GATES, public, f"--secure-port={port}")
+        flags = (*native_gangs().scheduler_flags, public, f"--secure-port={port}")
         self.process = plane.start_scheduler({"profiles": [profile], **backoff}, *flags)
 
     async def rest(self) -> dict[str, str]:
@@ -87,7 +88,7 @@ class Theirs:
         name = f"probe-{self.probes}"
         there = node(name)
         there["spec"] = {"taints": [PROBE]}
-        group = {"apiVersion": GROUPS, "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"}}
+        group = pod_group("default", name, {"gang": {"minCount": 1}})
         spec = {
             "schedulerName": SCHEDULER,
             "containers": [{"name": "c", "image": "busybox"}],
@@ -97,7 +98,7 @@ class Theirs:
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
         await self.api.create(there)
-        await create(self.api, group | {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
+        await create(self.api, group)
         await self.api.create(pod)
 
         async def bound() -> bool:
@@ -198,10 +199,10 @@ def alike(pod: Object, first: bool) -> tuple[str, ...]:
 
 def path(obj: Object) -> str:
     """The path of one object; Kubernetes' own gangs' kinds, too."""
-    if obj["apiVersion"] != GROUPS:
+    if obj["apiVersion"] != native_gangs().api_version:
         return path_of(obj)
     kind, namespace = obj["kind"].lower(), obj["metadata"]["namespace"]
-    return f"/apis/{GROUPS}/namespaces/{namespace}/{kind}s/{obj['metadata']['name']}"
+    return f"/apis/{obj['apiVersion']}/namespaces/{namespace}/{kind}s/{obj['metadata']['name']}"
 
 
 async def create(api: Api, obj: Object) -> None:
@@ -240,13 +241,15 @@ async def pods_of(api: Api) -> dict[str, Object]:
 
 
 async def groups_of(api: Api) -> list[Object]:
-    return await api.items(f"/apis/{GROUPS}/podgroups")
+    version = native_gangs().api_version
+    found = await api.items(f"/apis/{version}/podgroups")
+    return [{"apiVersion": version, "kind": "PodGroup"} | one for one in found]
 
 
 async def objects_of(api: Api) -> list[Object]:
     """What is there, but for the probes, as ingest would list it."""
     nodes: list[Object] = [{"apiVersion": "v1", "kind": "Node"} | one for one in await api.items("/api/v1/nodes")]
-    groups = [{"apiVersion": GROUPS, "kind": "PodGroup"} | one for one in await groups_of(api)]
+    groups = await groups_of(api)
     pods = [{"apiVersion": "v1", "kind": "Pod"} | one for one in (await pods_of(api)).values()]
     return [one for one in (*nodes, *groups) if not one["metadata"]["name"].startswith("probe-")] + pods
 
@@ -408,10 +411,8 @@ async def clear(api: Api) -> None:
     for namespace in NAMESPACES:
         await api.delete(f"/api/v1/namespaces/{namespace}/pods")
         for kind in ("podgroups", "workloads"):
-            await api.delete(f"/apis/{GROUPS}/namespaces/{namespace}/{kind}")
-    await asyncio.gather(
-        *(unprotected(api, path({"apiVersion": GROUPS, "kind": "PodGroup"} | one)) for one in await groups_of(api))
-    )
+            await api.delete(f"/apis/{native_gangs().api_version}/namespaces/{namespace}/{kind}")
+    await asyncio.gather(*(unprotected(api, path(group)) for group in await groups_of(api)))
     await api.delete("/api/v1/nodes")
 
 
@@ -436,7 +437,7 @@ def main() -> int:
     wanted = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="muster-native-") as directory,
-        ControlPlane(Path(directory), NATIVE_GANGS) as plane,
+        ControlPlane(Path(directory), native_gangs().apiserver_flags) as plane,
     ):
         return int(asyncio.run(explore(plane, wanted.first, wanted.seeds)) > 0)
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from deploy.e2e.api import MERGE, Api, ApiError, Object
-from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
+from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.native_gangs import NativeGangs
 from deploy.e2e.workload import GANG_LABEL, gangs, nodes, pod
 from services.console.simulate import simulate
 from services.simulator.workloads import expand
@@ -22,9 +23,9 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture(scope="module")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def control_plane(tmp_path_factory: pytest.TempPathFactory, native: NativeGangs) -> Iterator[ControlPlane]:
     """With Kubernetes' own gangs."""
-    with ControlPlane(tmp_path_factory.mktemp("dialects"), NATIVE_GANGS) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("dialects"), native.apiserver_flags) as plane:
         yield plane
 
 
@@ -99,21 +100,21 @@ async def status(api: Api, api_version: str, name: str) -> Object:
     return found
 
 
-async def test_kubernetes_own_gangs_with_its_gates_on(api: Api, muster: Muster) -> None:
-    native = "scheduling.k8s.io/v1alpha2"
+async def test_kubernetes_own_gangs_with_its_gates_on(api: Api, muster: Muster, native: NativeGangs) -> None:
+    groups = native.api_version
     muster.start_all()
     await api.create_all(nodes(2))
     names = [f"native-{number}" for number in range(3)]
     asked = {"schedulingGroup": {"podGroupName": "train"}}
-    await declare(api, native, "train", {"schedulingPolicy": {"gang": {"minCount": 3}}})
-    await declare(api, native, "wide", {"schedulingPolicy": {"gang": {"minCount": 2}}})
+    await declare(api, groups, "train", {"schedulingPolicy": {"gang": {"minCount": 3}}})
+    await declare(api, groups, "wide", {"schedulingPolicy": {"gang": {"minCount": 2}}})
     await api.create_all(member(name, spec=asked) for name in names[:2])
     wide = {"schedulingGroup": {"podGroupName": "wide"}, "cpu": "100"}
     await api.create_all(member(f"wide-{number}", spec=wide) for number in range(2))
 
     async def condition(name: str) -> Object:
-        conditions = (await status(api, native, name)).get("conditions", [])
-        return next((one for one in conditions if one["type"] == "PodGroupScheduled"), {})
+        conditions = (await status(api, groups, name)).get("conditions", [])
+        return next((one for one in conditions if one["type"] == native.scheduled), {})
 
     async def refused() -> bool:
         return bool((await condition("wide")).get("status") == "False")
@@ -128,7 +129,7 @@ async def test_kubernetes_own_gangs_with_its_gates_on(api: Api, muster: Muster) 
         return bool((await condition("train")).get("status") == "True")
 
     await until(scheduled, "its PodGroup says that it is scheduled")
-    await api.delete(groups_path(native))
+    await api.delete(groups_path(groups))
     assert (await muster.verify())["verified"]
 
 
@@ -140,11 +141,13 @@ def job(name: str, size: int) -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
 
 
-async def test_jobs_of_which_kubernetes_makes_gangs(control_plane: ControlPlane, api: Api, muster: Muster) -> None:
+async def test_jobs_of_which_kubernetes_makes_gangs(
+    control_plane: ControlPlane, api: Api, muster: Muster, native: NativeGangs
+) -> None:
     """The Job controller makes a Workload and a PodGroup of each, and names it in the pods."""
-    native = "scheduling.k8s.io/v1alpha2"
-    gates = ("GenericWorkload", "WorkloadWithJob")
-    controllers = control_plane.start_controllers("job-controller", "podgroup-protection-controller", gates=gates)
+    groups = groups_path(native.api_version)
+    names = ("job-controller", "podgroup-protection-controller")
+    controllers = control_plane.start_controllers(*names, gates=native.job_gates)
     muster.start_all()
     try:
         await api.create_all(nodes(1, gpus=8))
@@ -153,19 +156,22 @@ async def test_jobs_of_which_kubernetes_makes_gangs(control_plane: ControlPlane,
         await api.create(job("second", 4))
 
         async def told() -> bool:
-            groups = await api.items(groups_path(native))
-            said = [one["reason"] for group in groups for one in group.get("status", {}).get("conditions", ())]
+            said = [
+                one["reason"]
+                for group in await api.items(groups)
+                for one in group.get("status", {}).get("conditions", ())
+            ]
             return "Unschedulable" in said
 
         await until(told, "the PodGroup of the second says that it does not fit")
         assert len(await muster.bound()) == 6, "two of the second's would have had room"
         assert (await muster.verify())["verified"]
     finally:
-        for path in ("/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods", groups_path(native)):
+        for path in ("/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods", groups):
             await api.delete(path)
 
         async def gone() -> bool:
-            return not await api.names(groups_path(native)) and not await api.names("/api/v1/namespaces/default/pods")
+            return not await api.names(groups) and not await api.names("/api/v1/namespaces/default/pods")
 
         await until(gone, "controllers have let go of what is deleted")
         controllers.stop()
@@ -253,7 +259,6 @@ async def test_koordinators_gang_by_annotation(api: Api, muster: Muster) -> None
 
 # -------------------------------------------------------------------------------------------------- published manifests
 
-NATIVE = "scheduling.k8s.io/v1alpha2"
 CUSTOM = ("scheduling.sigs.k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1")
 CLUSTER_WIDE = ("Namespace", "PriorityClass")
 READ = (*CLUSTER_WIDE, "Workload", "PodGroup", "Pod")
@@ -279,17 +284,18 @@ def collection(obj: Object) -> str:
     return f"{base}/{plural}" if kind in CLUSTER_WIDE else f"{base}/namespaces/{namespace}/{plural}"
 
 
-def taken() -> list[Object]:
+def taken(native: NativeGangs) -> list[Object]:
     """What Muster reads of all published manifests: their pods as the controllers make them, PodGroups, classes.
 
-    Kubernetes' own kinds of a later version are written as this server's version has them. It refuses a PodGroup whose
+    Kubernetes' own kinds are written as this server's version has them. It refuses a PodGroup whose
     Workload is not there, and that of one was not published.
     """
     given = [obj for one in published.ACCEPTED for obj in published.loaded(one.files)]
     given += [*published.master_and_workers(), *published.legacy_pods(2), published.native_group("pg1")]
     made = [obj for obj in expand(operated(given)) if obj["kind"] in READ]
     for obj in made:
-        obj["apiVersion"] = obj["apiVersion"].replace("scheduling.k8s.io/v1beta1", NATIVE)
+        if obj["apiVersion"].startswith("scheduling.k8s.io/") and obj["kind"] in ("PodGroup", "Workload"):
+            obj["apiVersion"] = native.api_version
     namespaces = sorted({obj["metadata"].get("namespace", "default") for obj in made} - {"default"})
     made += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces]
     kept = [obj for obj in made if obj["metadata"]["name"] != "training-worker-0"]
@@ -298,11 +304,13 @@ def taken() -> list[Object]:
 
 @published.there
 @pytest.mark.usefixtures("definitions")
-async def test_every_published_manifest_is_placed_as_it_was_simulated(api: Api, muster: Muster) -> None:
+async def test_every_published_manifest_is_placed_as_it_was_simulated(
+    api: Api, muster: Muster, native: NativeGangs
+) -> None:
     room = nodes(4, cpu="64", memory="512Gi", gpus=64)
     await api.create_all(room)
     muster.start_all(MUSTER_SCHEDULER_NAMES="default-scheduler,volcano,koord-scheduler")
-    objects = taken()
+    objects = taken(native)
     for obj in objects:
         await api.call("POST", collection(obj), obj)
     expected = simulate([*room, *objects]).answer()
@@ -336,7 +344,7 @@ async def test_every_published_manifest_is_placed_as_it_was_simulated(api: Api, 
     for namespace in ("default", *(obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace")):
         await api.delete(f"/api/v1/namespaces/{namespace}/pods")
     for kind in ("podgroups", "workloads"):
-        await api.delete(f"/apis/{NATIVE}/namespaces/default/{kind}")
+        await api.delete(f"/apis/{native.api_version}/namespaces/default/{kind}")
 
 
 @published.there

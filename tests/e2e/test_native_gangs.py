@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.e2e.api import Api, Object
-from deploy.e2e.control_plane import NATIVE_GANGS, ControlPlane
+from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.native_gangs import NativeGangs
 from tests.e2e.native_gang_cases import Act, Verb, node_of, pod, pod_group
 from tests.e2e.native_gangs import Both, compared, prepare
 
@@ -15,9 +16,9 @@ SEEDS = range(8)
 
 
 @pytest.fixture(scope="module")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def control_plane(tmp_path_factory: pytest.TempPathFactory, native: NativeGangs) -> Iterator[ControlPlane]:
     """With Kubernetes' own gangs."""
-    with ControlPlane(tmp_path_factory.mktemp("native-gangs"), NATIVE_GANGS) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("native-gangs"), native.apiserver_flags) as plane:
         yield plane
 
 
