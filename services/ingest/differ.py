@@ -99,6 +99,11 @@ class Ingest:
         else:
             self._pods.fold(event)
 
+    def count_by(self, minor: int) -> bool:
+        """Count what pods request as Kubernetes 1.`minor` does, if that is newer. Whether pods that were observed may
+        count otherwise now: they are to be listed."""
+        return self._pods.count_by(minor)
+
     # ------------------------------------------------------------------------------------------------------ observing
 
     def observe(self, seen: Observed, *, listed: bool = False) -> list[Event]:

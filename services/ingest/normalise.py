@@ -36,7 +36,7 @@ from services.ingest import dialects
 from services.ingest.features import declared, needed
 from services.ingest.quantities import BadQuantity, counted, key, nano
 from services.ingest.rejection import Rejection, shown
-from services.ingest.requests import pod_requests
+from services.ingest.requests import MINOR, pod_requests
 from services.kubernetes.objects import (
     Affinity,
     Metadata,
@@ -117,6 +117,8 @@ class PodNormaliser:
     def __init__(self, scheduler_names: frozenset[str]) -> None:
         """Pods with one of these `spec.schedulerName`s are candidates."""
         self.scheduler_names = scheduler_names
+        self.minor = MINOR
+        """Requests are counted as Kubernetes 1.`minor` does."""
         self._classes: dict[bytes, SchedulingClassObserved] = {}
         """By what they say in the log."""
         self._bytes = 0
@@ -127,7 +129,7 @@ class PodNormaliser:
         is the mirror of a static pod: its node's kubelet runs that, whatever its schedulerName is."""
         candidate = seen.spec.scheduler_name in self.scheduler_names and MIRROR not in (seen.metadata.annotations or ())
         problems: list[Rejection] = []
-        requests = pod_requests(seen, problems)
+        requests = pod_requests(seen, problems, self.minor)
         gang: Membership | None = None
         if candidate:
             member = dialects.membership(seen)

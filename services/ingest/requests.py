@@ -1,17 +1,21 @@
-"""What a pod asks of a node: Kubernetes' PodRequests (component-helpers/resource, v1.36, with its default gates).
+"""What a pod asks of a node: Kubernetes' PodRequests (component-helpers/resource, with its default gates).
 
 - Containers add up. An init container needs its own and whatever sidecars (restartable init containers) were started
   before it; sidecars stay and count with the containers. The larger of the two sums, for each resource.
-- A container or sidecar whose status tells its resources is being resized, or was: the largest of what is asked for,
-  allocated and actuated counts; only the latter two when the kubelet called the resize infeasible.
-- Requests of the pod itself replace the sum for cpu, memory and huge pages. Overhead comes on top.
+- A pod that is being resized, or was, counts by the largest of what is asked for, allocated and actuated; only by the
+  latter two when the kubelet called the resize infeasible. Until Kubernetes 1.36 that is so of each container and
+  sidecar whose status tells its resources. Since 1.37 it is so of the three sums, init containers included; and where
+  the kubelet tells those of the whole pod, they are taken.
+- Requests of the pod itself replace the sum for cpu, memory and huge pages. Overhead comes on top: also, since 1.37, of
+  what a kubelet tells of the whole pod, in which it is already.
 
 Amounts are billionths until all is added; then they are rounded up to the unit of each resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from events.objects import MAX_QUANTITY, Resources
 from services.ingest.quantities import NANO, BadQuantity, counted, key, nano
@@ -25,19 +29,28 @@ Problems = list[Rejection]
 MOST_RESOURCES = 64
 """That one pod may ask for, the pod itself not counted. Each is compared with all nodes where one offers it, and stands
 in each refusal where none does."""
+MINOR = 36
+"""As Kubernetes 1.36 requests are counted where no API server says what it is."""
+SUMS_SINCE = 37
+SIDECAR = "Always"
+"""The restartPolicy that makes one of an init container."""
 _FIRST = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes")
 """What counts in any case."""
 
 
-def pod_requests(pod: Pod, problems: Problems) -> Resources:
-    """The requests of a pod, keyed in order, zeros left out, with ``pods: 1``.
+def pod_requests(pod: Pod, problems: Problems, minor: int = MINOR) -> Resources:
+    """The requests of a pod, keyed in order, zeros left out, with ``pods: 1``, as Kubernetes 1.`minor` counts them.
 
     What cannot be counted with is added to `problems` and counts as more than any node has: if the pod occupies a node
     all the same, nothing that asks for that is placed there. More than `MOST_RESOURCES` are a problem, too, and the rest
     does not count.
     """
-    amounts = _containers(pod, problems)
-    _apply_pod_level(amounts, pod, problems)
+    if minor < SUMS_SINCE or _tells_nothing(pod.status):
+        amounts = _by_container(pod, problems)
+        _apply_pod_level(amounts, pod, problems)
+    else:
+        amounts = _by_sums(pod, problems)
+        _apply_pod_level_told(amounts, pod, problems)
     if pod.spec.overhead:
         _add(amounts, _parsed(pod.spec.overhead, "spec.overhead", problems))
     requests = {key(resource): _counted(amount, resource, problems) for resource, amount in sorted(amounts.items())}
@@ -52,37 +65,48 @@ def pod_requests(pod: Pod, problems: Problems) -> Resources:
     return requests
 
 
-def _containers(pod: Pod, problems: Problems) -> Amounts:
-    statuses = _statuses(pod.status)
-    infeasible = _resize_infeasible(pod.status)
+def _sum(containers: list[Amounts], starting: list[tuple[Amounts, bool]]) -> Amounts:
+    """Of containers, and of init containers: those that are sidecars with True."""
     running: Amounts = {}
-    for index, container in enumerate(pod.spec.containers):
-        _add(running, _effective(container, f"spec.containers[{index}]", statuses, infeasible, problems))
-    if not pod.spec.init_containers:
-        return running
-
+    for asked in containers:
+        _add(running, asked)
     sidecars: Amounts = {}
-    starting: Amounts = {}
-    for index, container in enumerate(pod.spec.init_containers):
-        field = f"spec.initContainers[{index}]"
-        if container.restart_policy == "Always":
-            asked = _effective(container, field, statuses, infeasible, problems)
+    most: Amounts = {}
+    for asked, sidecar in starting:
+        if sidecar:
             _add(running, asked)
             _add(sidecars, asked)
         else:
-            asked = _requests(container.resources, field, problems)
             # Only what it asks for itself: of all else the sidecars' sum counts in any case, and a pod may have thousands
             # of these and of those.
-            _raise_to(starting, {resource: amount + sidecars.get(resource, 0) for resource, amount in asked.items()})
-    _raise_to(running, starting)
+            _raise_to(most, {resource: amount + sidecars.get(resource, 0) for resource, amount in asked.items()})
+    _raise_to(running, most)
     return running
 
 
+# ------------------------------------------------------------------------------------------------------ until 1.36
+
+
+def _by_container(pod: Pod, problems: Problems) -> Amounts:
+    statuses = {each.name: each for each in _statuses(pod.status)}
+    infeasible = _resize_infeasible(pod.status)
+    containers = [
+        _effective(container, f"spec.containers[{index}]", statuses.get(container.name), infeasible, problems)
+        for index, container in enumerate(pod.spec.containers)
+    ]
+    starting: list[tuple[Amounts, bool]] = []
+    for index, container in enumerate(pod.spec.init_containers or ()):
+        sidecar = container.restart_policy == SIDECAR
+        status = statuses.get(container.name) if sidecar else None
+        asked = _effective(container, f"spec.initContainers[{index}]", status, infeasible, problems)
+        starting.append((asked, sidecar))
+    return _sum(containers, starting)
+
+
 def _effective(
-    container: Container, field: str, statuses: Mapping[str, ContainerStatus], infeasible: bool, problems: Problems
+    container: Container, field: str, status: ContainerStatus | None, infeasible: bool, problems: Problems
 ) -> Amounts:
     """What a container counts for while it may be resized."""
-    status = statuses.get(container.name)
     if status is None or status.resources is None:
         return _requests(container.resources, field, problems)
     amounts = {} if infeasible else _requests(container.resources, field, problems)
@@ -94,7 +118,7 @@ def _effective(
 
 def _apply_pod_level(amounts: Amounts, pod: Pod, problems: Problems) -> None:
     asked = _requests(pod.spec.resources, "spec", problems)
-    supported = [resource for resource in asked if resource in ("cpu", "memory") or resource.startswith("hugepages-")]
+    supported = [resource for resource in asked if _for_pods(resource)]
     if not supported:
         return
     effective = asked
@@ -106,10 +130,97 @@ def _apply_pod_level(amounts: Amounts, pod: Pod, problems: Problems) -> None:
         amounts[resource] = effective.get(resource, 0)
 
 
-def _statuses(status: PodStatus) -> dict[str, ContainerStatus]:
-    """Statuses by container; in case of doubt an init container's."""
-    listed: Iterable[ContainerStatus] = (status.container_statuses or []) + (status.init_container_statuses or [])
-    return {each.name: each for each in listed}
+# ------------------------------------------------------------------------------------------------------ since 1.37
+
+
+class _Views(NamedTuple):
+    """What a container, or all of a pod, is asked for, has allocated, and has actuated."""
+
+    asked: Amounts
+    allocated: Amounts
+    actuated: Amounts
+
+
+def _by_sums(pod: Pod, problems: Problems) -> Amounts:
+    statuses = {each.name: each for each in reversed(_statuses(pod.status))}
+    infeasible = _resize_infeasible(pod.status)
+    containers = [
+        _views(container, f"spec.containers[{index}]", statuses.get(container.name), infeasible, problems)
+        for index, container in enumerate(pod.spec.containers)
+    ]
+    starting: list[tuple[_Views, bool]] = []
+    for index, container in enumerate(pod.spec.init_containers or ()):
+        status = statuses.get(container.name)
+        views = _views(container, f"spec.initContainers[{index}]", status, infeasible, problems)
+        starting.append((views, container.restart_policy == SIDECAR))
+
+    def summed(view: int) -> Amounts:
+        return _sum([each[view] for each in containers], [(each[view], sidecar) for each, sidecar in starting])
+
+    told = pod.status.resources.requests if pod.status.resources is not None else None
+    if told is not None and pod.status.allocated_resources is not None:
+        allocated = _parsed(pod.status.allocated_resources, "status.allocatedResources", problems)
+        actuated = _parsed(told, "status.resources.requests", problems)
+    else:
+        allocated, actuated = summed(1), summed(2)
+    return _largest({} if infeasible else summed(0), allocated, actuated)
+
+
+def _views(
+    container: Container, field: str, status: ContainerStatus | None, infeasible: bool, problems: Problems
+) -> _Views:
+    asked = _requests(container.resources, field, problems)
+    allocated = {} if infeasible else asked
+    if status is None:
+        return _Views(asked, allocated, allocated)
+    field = f"status.containerStatuses[{container.name}]"
+    if status.allocated_resources is not None:
+        allocated = _parsed(status.allocated_resources, f"{field}.allocatedResources", problems)
+    actuated = allocated
+    if status.resources is not None and status.resources.requests is not None:
+        actuated = _requests(status.resources, field, problems)
+    return _Views(asked, allocated, actuated)
+
+
+def _apply_pod_level_told(amounts: Amounts, pod: Pod, problems: Problems) -> None:
+    """A status may tell of resources that the pod itself does not ask for: they are replaced as well."""
+    asked = _requests(pod.spec.resources, "spec", problems)
+    if not any(_for_pods(resource) for resource in asked):
+        return
+    effective = asked
+    if pod.status.resources is not None:
+        told = _requests(pod.status.resources, "status", problems)
+        allocated = _parsed(pod.status.allocated_resources, "status.allocatedResources", problems)
+        effective = _largest({} if _resize_infeasible(pod.status) else asked, told, allocated)
+    amounts.update((resource, amount) for resource, amount in effective.items() if _for_pods(resource))
+
+
+def _largest(*views: Amounts) -> Amounts:
+    """Of each resource that one of them names; also where all say 0."""
+    found: Amounts = {}
+    for amounts in views:
+        for resource, amount in amounts.items():
+            found[resource] = max(amount, found.get(resource, 0))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ both
+
+
+def _tells_nothing(status: PodStatus) -> bool:
+    """Of a resize, or of what is allocated: all count the same, and the first way is the quicker one."""
+    told = status.container_statuses or status.init_container_statuses or status.resources
+    return not told and not _resize_infeasible(status)
+
+
+def _for_pods(resource: str) -> bool:
+    """Whether a pod as a whole may ask for it."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def _statuses(status: PodStatus) -> list[ContainerStatus]:
+    """Of containers, then of init containers. In case of doubt the last of a name counts, since 1.37 the first."""
+    return (status.container_statuses or []) + (status.init_container_statuses or [])
 
 
 def _resize_infeasible(status: PodStatus) -> bool:

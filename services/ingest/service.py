@@ -7,7 +7,8 @@
 4. `ClusterSynced`: from here on others may decide.
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
    resourceVersion seen; only a 410, an error with which the server ends watch after watch, or a watch that says nothing
-   for its whole time costs another list of its kind.
+   for its whole time costs another list of its kind. So does, for pods, an upgrade to a version that counts otherwise
+   what they request.
 
 A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
 every now and then (`Client.discover`). It only says what may be asked for; a kind is gone only when its own list
@@ -124,6 +125,7 @@ class Reader:
         What is named is listed before what names it: else it would be written without, and then again.
         """
         await _patiently("discover")(self._discover)
+        await self._count_anew()
         listed: dict[str, Kind[Any] | None] = {}
 
         async def offered(versions: Sequence[Kind[Any]]) -> None:
@@ -154,6 +156,16 @@ class Reader:
         while True:
             await asyncio.sleep(self._discovery_s)
             await _patiently("discover", granted=True)(self._discover)
+
+    async def _count_anew(self) -> bool:
+        """Whether the server has become one that counts otherwise what pods request. Who does not tell has not."""
+        try:
+            return self.core.count_by(await self.client.minor())
+        except Unreachable:
+            return False  # what is asked for next says so, and this is asked again before the next watch
+        except ApiError as error:
+            logger.warning("%s: what pods request is counted as before", error)
+            return False
 
     # --------------------------------------------------------------------------------------------------------- lists
 
@@ -276,6 +288,8 @@ class Reader:
         """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired where it
         cannot go on from there; NotFound, ApiError."""
         request = f"watch {kind.resource.name}"
+        if kind is POD and await self._count_anew():
+            raise Expired(request, 0, "Upgraded", "this version of Kubernetes counts otherwise what pods request")
         clock, seen_any = asyncio.get_running_loop().time, False
         began_s = clock()
         try:

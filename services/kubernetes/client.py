@@ -22,7 +22,7 @@ from events.wire import UNDECODABLE
 from services.kubernetes import binding, discovery
 from services.kubernetes.access import Access
 from services.kubernetes.binding import BindResult
-from services.kubernetes.discovery import Served
+from services.kubernetes.discovery import Release, Served
 from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.objects import Group, Identified, Page, Pod, Written
 from services.kubernetes.resources import Resource
@@ -58,6 +58,7 @@ NOTE_BYTES = 1_024
 INSTANCE_BYTES = 128
 """And as the instance that reports it."""
 
+_release_decoder = msgspec.json.Decoder(Release)
 _page_decoder = msgspec.json.Decoder(Page)
 _pod_decoder = msgspec.json.Decoder(Pod)
 _group_decoder = msgspec.json.Decoder(Group)
@@ -134,6 +135,12 @@ class Client(Transport):
             return discovery.served(answer.body)
         except UNDECODABLE as error:
             raise unreadable("get /apis", answer.body, error) from error
+
+    async def minor(self) -> int:
+        """The y of the server's version 1.y, asked for once. Raises ApiError."""
+        request = f"get {discovery.VERSION}"
+        answer = (await self.send(request, "GET", discovery.VERSION)).raise_for(request)
+        return int(decoded(_release_decoder, request, answer.body).minor.rstrip("+"))
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as it is now, or None. A consistent read. Raises ApiError."""

@@ -1,4 +1,5 @@
-"""What an API server serves, in one request: the aggregated discovery of Kubernetes 1.27 and later.
+"""What an API server is and serves, in one request each: its version, and the aggregated discovery of Kubernetes 1.27 and
+later.
 
 An older server answers with its groups and their versions alone. Then every resource of a version that it serves may be
 there, and only asking for it tells.
@@ -6,13 +7,15 @@ there, and only asking for it tells.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from services.kubernetes import nesting
 from services.kubernetes.objects import Metadata, Object
 from services.kubernetes.resources import Resource
 
-PATH = "/apis"
+PATH, VERSION = "/apis", "/version"
 ACCEPT = ",".join(
     (
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -20,6 +23,12 @@ ACCEPT = ",".join(
         "application/json",
     )
 )
+
+
+class Release(Object):
+    """Of the server's version 1.36.3 the 36; some providers write ``36+``."""
+
+    minor: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,4}\+?$")]
 
 
 class _Subresource(Object):

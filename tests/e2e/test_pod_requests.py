@@ -87,11 +87,18 @@ def podrequests() -> Any:
         process.stdin.close()  # type: ignore[union-attr]
 
 
+@pytest.fixture(scope="module")
+def minor() -> int:
+    """Of Kubernetes 1.x, whose code it is."""
+    said = subprocess.run([BIN / "podrequests", "--version"], check=True, capture_output=True, text=True).stdout
+    return int(said.split(".")[1])
+
+
 @given(pod=pods)
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-def test_requests_are_those_of_component_helpers(podrequests: Any, pod: dict[str, Any]) -> None:
+def test_requests_are_those_of_component_helpers(podrequests: Any, minor: int, pod: dict[str, Any]) -> None:
     theirs = {key(name): amount for name, amount in podrequests(pod).items() if amount}
     problems: list[Any] = []
-    ours = pod_requests(msgspec.convert(pod, Pod), problems)
+    ours = pod_requests(msgspec.convert(pod, Pod), problems, minor)
     assert not problems
     assert ours == theirs | {"pods": 1}

@@ -27,6 +27,13 @@ from tests.second import second
 from tests.waiting import until
 
 
+class Server:
+    """Of a version."""
+
+    async def minor(self) -> int:
+        return 36
+
+
 def reading(client: Any) -> service.Reader:
     """A reader that has seen pods up to version 1."""
     reader = service.Reader(Ingest(["muster"]), client, Gather(Writer(MemoryLog("test"), "ingest")), 15.0)
@@ -37,7 +44,7 @@ def reading(client: Any) -> service.Reader:
 async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_once() -> None:
     """Something between answers in its own words: as with no answer, the next attempt waits."""
 
-    class Proxied:
+    class Proxied(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             yield [b"<html>try again later</html>"]
 
@@ -48,7 +55,7 @@ async def test_a_watch_of_which_nothing_can_be_read_is_not_asked_for_again_at_on
 async def test_a_watch_that_breaks_before_it_said_anything_is_told_once() -> None:
     """As it was: `watch pods: no answer Unreachable: watch pods: no answer ServerDisconnected: …`."""
 
-    class Broken:
+    class Broken(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             raise Unreachable("watch pods", "ServerDisconnected", "gone", sent=True)
             yield []
@@ -66,7 +73,7 @@ async def test_a_watch_that_says_nothing_for_its_whole_time_costs_a_list(
     behind a load balancer that cuts silent connections the kind was watched from there again and again."""
     monkeypatch.setattr(service, "SILENT_S", 0.0)
 
-    class Silent:
+    class Silent(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             await asyncio.sleep(0)
             if cut:
@@ -100,7 +107,7 @@ async def test_what_comes_with_the_end_of_a_watch_is_written() -> None:
     made["metadata"].update(uid="a", resourceVersion="2")
     status = {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired", "message": "too old"}
 
-    class Ending:
+    class Ending(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             yield [encode({"type": "ADDED", "object": made}), encode({"type": "ERROR", "object": status})]
 
@@ -118,7 +125,7 @@ async def test_what_comes_with_the_end_of_a_watch_is_written() -> None:
     assert [event.name for event in written if isinstance(event, PodObserved)] == ["a"]
 
 
-class Ending:
+class Ending(Server):
     """Every watch ends in an error of the server's; a list is empty."""
 
     async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
@@ -194,7 +201,7 @@ async def test_no_more_is_read_while_the_log_is_behind(listed: bool, monkeypatch
         one["metadata"].update(uid=one["metadata"]["name"], resourceVersion=str(version))
     waiting = list[int]()
 
-    class Many:
+    class Many(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             yield [encode({"type": "ADDED", "object": one}) for one in made]
             waiting.append(reader.gather.pending)
@@ -218,7 +225,7 @@ async def test_a_watch_that_breaks_behind_what_it_said_is_resumed_and_told(caplo
     made = pod("a")
     made["metadata"].update(uid="a", resourceVersion="2")
 
-    class Cut:
+    class Cut(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             yield [encode({"type": "ADDED", "object": made})]
             raise Unreachable("watch pods", "ClientPayloadError", "cut", sent=True)
@@ -271,7 +278,7 @@ async def test_a_list_whose_continuation_got_too_old_is_asked_for_anew() -> None
 
 
 async def test_a_line_without_a_version_says_nothing_of_how_far_the_watch_came() -> None:
-    class Odd:
+    class Odd(Server):
         async def watch(self, *_: object) -> AsyncIterator[list[bytes]]:
             yield [encode({"type": "BOOKMARK", "object": {"metadata": {}}})]
 
@@ -323,7 +330,7 @@ async def test_a_gateway_that_answers_for_the_api_server_deletes_no_pod_groups(f
     """One written in Go has the API server's words for a path that it does not know, and for all paths. As it was: all
     PodGroups were gone until the API server was there again, and with them what their gangs held."""
 
-    class Gateway:
+    class Gateway(Server):
         async def pages(self, resource: Any, *_: object) -> AsyncIterator[bytes]:
             raise NotFound(f"list {resource.name}", 404, "", "404 page not found")
             yield b""
@@ -405,7 +412,7 @@ async def test_what_it_writes_names_the_versions_in_force(versions: tuple[int, i
     log = MemoryLog("test")
     announced = ev.VersionsAnnounced(rules=(1, rules), state=(1, state))
 
-    class Empty:
+    class Empty(Server):
         async def discover(self) -> Served:
             return Served({})
 

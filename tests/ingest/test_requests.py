@@ -16,9 +16,9 @@ from services.ingest.requests import MOST_RESOURCES, pod_requests
 from tests.ingest.objects import pod
 
 
-def requests_of(**spec_and_status: Any) -> dict[str, int]:
+def requests_of(minor: int = 36, **spec_and_status: Any) -> dict[str, int]:
     problems: list[Any] = []
-    found = pod_requests(pod(**spec_and_status), problems)
+    found = pod_requests(pod(**spec_and_status), problems, minor)
     assert not problems
     return found
 
@@ -264,3 +264,74 @@ def test_a_quantity_that_cannot_be_read_is_named_by_its_field(field: str, spec: 
     problems: list[Any] = []
     found = pod_requests(pod(containers=[container(cpu="1")], **spec), problems)
     assert ([one.field for one in problems], found["cpu_milli"]) == ([field], MAX_QUANTITY)
+
+
+# ------------------------------------------------------------------------------------------------------ since 1.37
+
+
+def told(name: str, actuated: str, allocated: str) -> dict[str, Any]:
+    """A container's status."""
+    return {"name": name, "resources": {"requests": {"cpu": actuated}}, "allocatedResources": {"cpu": allocated}}
+
+
+INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+
+
+@pytest.mark.parametrize(("minor", "milli"), [(36, 1250), (37, 1500), (38, 1500)])
+def test_overhead_comes_on_top_of_what_the_kubelet_tells_of_the_pod_where_it_is_already(minor: int, milli: int) -> None:
+    """As every running pod's kubelet does since 1.36. So counts a kubelet of 1.37, which refuses what goes beyond."""
+    whole = {"resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1250m"}}
+    found = requests_of(minor, containers=[container(cpu="1")], overhead={"cpu": "250m"}, status=whole)
+    assert found["cpu_milli"] == milli
+
+
+@pytest.mark.parametrize(("minor", "milli"), [(36, 1000), (37, 3000)])
+def test_what_is_allocated_to_an_init_container_counts(minor: int, milli: int) -> None:
+    status = {"initContainerStatuses": [told("i", "3", "2")]}
+    starting = [container("i", cpu="1")]
+    assert requests_of(minor, containers=[container(cpu="1")], initContainers=starting, status=status)["cpu_milli"] == (
+        milli
+    )
+
+
+@pytest.mark.parametrize(("minor", "milli"), [(36, 5000), (37, 4000)])
+def test_the_largest_sum_counts_instead_of_the_sum_of_the_largest(minor: int, milli: int) -> None:
+    status = {"containerStatuses": [told("a", "1", "3"), told("b", "2", "1")]}
+    found = requests_of(minor, containers=[container("a", cpu="2"), container("b", cpu="1")], status=status)
+    assert found["cpu_milli"] == milli
+
+
+@pytest.mark.parametrize(("minor", "milli"), [(36, 1000), (37, 2000)])
+def test_what_is_allocated_counts_where_nothing_says_what_is_actuated(minor: int, milli: int) -> None:
+    status = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]}
+    assert requests_of(minor, containers=[container(cpu="1")], status=status)["cpu_milli"] == milli
+
+
+@pytest.mark.parametrize(("minor", "found"), [(36, {"cpu_milli": 2000, "pods": 1}), (37, {"pods": 1})])
+def test_an_infeasible_resize_counts_for_nothing_where_nothing_says_what_the_pod_has(
+    minor: int, found: dict[str, int]
+) -> None:
+    assert requests_of(minor, containers=[container(cpu="2")], status={"conditions": [INFEASIBLE]}) == found
+
+
+@pytest.mark.parametrize(("minor", "memory"), [(36, 5), (37, 9)])
+def test_what_the_pod_itself_does_not_ask_for_is_replaced_where_its_status_tells(minor: int, memory: int) -> None:
+    found = requests_of(
+        minor,
+        containers=[container(cpu="1", memory="5")],
+        resources={"requests": {"cpu": "2"}},
+        status={"resources": {"requests": {"cpu": "2", "memory": "9"}}},
+    )
+    assert found == {"cpu_milli": 2000, "memory_bytes": memory, "pods": 1}
+
+
+@pytest.mark.parametrize("minor", [36, 37])
+def test_of_who_is_told_nothing_all_versions_count_the_same(minor: int) -> None:
+    found = requests_of(
+        minor,
+        containers=[container(cpu="1")],
+        initContainers=[container("i", cpu="3")],
+        resources={"requests": {"memory": "7"}},
+        overhead={"cpu": "250m"},
+    )
+    assert found == {"cpu_milli": 3250, "memory_bytes": 7, "pods": 1}

@@ -20,6 +20,7 @@ from events import (
     PodGroupObserved,
     PodObserved,
     Renewed,
+    SchedulingClassObserved,
     VersionsAnnounced,
     envelope,
 )
@@ -34,7 +35,7 @@ from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Forbidden
-from services.simulator import errors
+from services.simulator import errors, server
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
 from tests import facts
@@ -109,6 +110,47 @@ async def test_bookmarks_keep_the_place_of_a_watch_fresh_in_which_nothing_happen
         cluster.create(node("n3"))
         await running.says(lambda: running.agrees_with(cluster))
         assert listing.hits == 0
+
+
+async def test_a_cluster_that_is_upgraded_has_its_pods_counted_as_its_new_version_counts(
+    cluster: SimulatedCluster, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its watches end, as servers are replaced; an older one that still answers changes nothing any more."""
+    cluster.create(pod("resized", cpu="1"))
+    allocated = {"name": "c", "allocatedResources": {"cpu": "2"}}
+    cluster.patch("Pod", "resized", {"status": {"containerStatuses": [allocated]}}, "default", subresource="status")
+
+    def counted() -> list[int]:
+        """Of that pod, each time that it was written."""
+        classes = {each.digest: each.requests for each in running.seen(SchedulingClassObserved)}
+        return [
+            classes[each.scheduling_class]["cpu_milli"] for each in running.seen(PodObserved) if each.name == "resized"
+        ]
+
+    async with ingesting(log, cluster) as running:
+        assert counted() == [1000]
+        for minor in ("37", "36"):
+            monkeypatch.setitem(server.VERSION, "minor", minor)
+            listing = cluster.faults.plan(verb="list", resource="pods", times=0)
+            await until(lambda: cluster.cut_watches("pods"), "the pods to be watched")
+            await running.says(lambda: counted() == [1000, 2000], "the pod, counted otherwise")
+        await until(lambda: cluster.cut_watches("pods"), "the pods to be watched again")
+        assert (listing.hits, counted()) == (0, [1000, 2000])
+        assert running.agrees_with(cluster)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_server_that_does_not_tell_its_version_is_followed_all_the_same(
+    cluster: SimulatedCluster, log: EventLog, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: Client) -> int:
+        raise ApiError("get /version", status, "", "not for you")
+
+    monkeypatch.setattr(Client, "minor", refused)
+    async with ingesting(log, cluster) as running:
+        await until(lambda: cluster.cut_watches("pods"), "the pods to be watched")
+        cluster.create(pod("c"))
+        await running.says(lambda: running.agrees_with(cluster))
 
 
 async def test_a_watch_too_far_behind_lists_again(cluster: SimulatedCluster, log: EventLog) -> None:

@@ -17,6 +17,7 @@ from services.kubernetes.errors import ApiError, Conflict, NotFound, Unreachable
 from services.kubernetes.group_status import GroupStatusWriter
 from services.kubernetes.resources import POD_GROUPS, Resource
 from services.kubernetes.transport import Answer
+from services.simulator import server
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
 from tests.manifests import pod_group
@@ -76,6 +77,19 @@ async def test_what_is_no_discovery_is_no_answer(client: Client, body: bytes, mo
     monkeypatch.setattr(client, "_repeated", answer)
     with pytest.raises(Unreachable, match="get /apis"):
         await client.discover()
+
+
+@pytest.mark.parametrize(("said", "minor"), [("36", 36), ("37+", 37)])
+async def test_the_servers_version(client: Client, said: str, minor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(server.VERSION, "minor", said)
+    assert await client.minor() == minor
+
+
+@pytest.mark.parametrize("said", ["", "thirty-six", "36.3", "99999"])
+async def test_what_is_no_version_is_no_answer(client: Client, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(server.VERSION, "minor", said)
+    with pytest.raises(Unreachable, match="get /version"):
+        await client.minor()
 
 
 def volcanos(name: str) -> dict[str, Any]:

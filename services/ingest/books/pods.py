@@ -28,6 +28,7 @@ from services.ingest.decoding import POD, Malformed
 from services.ingest.dialects import native
 from services.ingest.identity import Key
 from services.ingest.references import Reference
+from services.ingest.requests import SUMS_SINCE
 from services.kubernetes.objects import Pod
 from services.state.records import FINISHED
 
@@ -73,6 +74,12 @@ class Pods:
         self._release(key, uid)
         known = uid in self.facts
         return self._folded([PodDeleted(uid=uid, namespace=key[0], name=key[1])] if known else [])
+
+    def count_by(self, minor: int) -> bool:
+        """`Ingest.count_by`. While an API server is upgraded one of several may be the older one: the newest counts."""
+        before = self._normalise.minor
+        self._normalise.minor = max(before, minor)
+        return before < SUMS_SINCE <= minor
 
     # ------------------------------------------------------------------------------------------------------ observing
 
