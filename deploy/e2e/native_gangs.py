@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
-from deploy.e2e.build import BIN
+from deploy.e2e.release import installed_minor
 
 
 class NativeGangs(NamedTuple):
@@ -56,12 +53,10 @@ BY_MINOR = {
 }
 
 
-@cache
 def native_gangs() -> NativeGangs:
-    """Those of the kube-apiserver in ``.build/bin``; raises LookupError for a version that has none, or is not known."""
-    said = subprocess.run([BIN / "kube-apiserver", "--version"], check=True, capture_output=True, text=True).stdout
-    found = re.search(r"v1\.(\d+)\.", said)
-    if found is None or int(found[1]) not in BY_MINOR:
-        known = ", ".join(f"1.{minor}" for minor in BY_MINOR)
-        raise LookupError(f"{said.strip()} is none of the versions whose gangs are known: {known}")
-    return BY_MINOR[int(found[1])]
+    """Those of the control plane; raises LookupError where its version has none, or is not known."""
+    minor = installed_minor()
+    if minor not in BY_MINOR:
+        known = ", ".join(f"1.{number}" for number in BY_MINOR)
+        raise LookupError(f"Kubernetes 1.{minor} is none of the versions whose gangs are known: {known}")
+    return BY_MINOR[minor]

@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deploy.e2e.build import BUILD, MODULE, find_go, run_go, say
+from deploy.e2e.build import BIN, BUILD, MODULE, find_go, run_go, say
 
 KUBERNETES = "k8s.io/kubernetes"
 PROGRAMS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -74,6 +76,16 @@ def minor(of: str) -> tuple[int, int]:
     """(1, 37) of 1.37.2."""
     major, number, _ = of.split(".", 2)
     return int(major), int(number)
+
+
+@cache
+def installed_minor() -> int:
+    """37 of the kube-apiserver in ``.build/bin`` that is Kubernetes 1.37.2."""
+    said = subprocess.run([BIN / "kube-apiserver", "--version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"v1\.(\d+)\.", said)
+    if found is None:
+        raise ValueError(f"{BIN / 'kube-apiserver'} --version says {said!r}, expected a version such as v1.37.2")
+    return int(found[1])
 
 
 def write_module(go: str, module: Path, wanted: str) -> None:

@@ -31,6 +31,7 @@ from services.console.settled import waits_for_time
 from services.console.summary import bound_pods, gangs, rejections_of, why_each_waits
 from services.ingest.decoding import KINDS, POD
 from services.ingest.differ import Ingest
+from services.ingest.requests import MINOR
 from services.kubernetes.resources import Resource
 from services.planner import core as planner
 from services.simulator.api import timestamp
@@ -137,14 +138,15 @@ class Simulation:
         self.append(f"planner.{SHARD}", [ev.PlannerTaken(shard=SHARD, holder="simulate")], "taken")
         self.append("binder", [ev.BinderTaken(holder="simulate")], "taken")
 
-    def observe(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Ingest's part: the kinds that it reads, in its order, as facts."""
+    def observe(self, objects: Sequence[dict[str, Any]], minor: int = MINOR) -> None:
+        """Ingest's part: the kinds that it reads, in its order, as facts. Requests count as in Kubernetes 1.`minor`."""
         items: dict[Resource, list[dict[str, Any]]] = {kind.resource: [] for kind in KINDS}
         for obj in objects:
             if (kind := kind_of(obj)) is not None:
                 items[kind.resource].append(obj)
         pods = items[POD.resource]
         core = Ingest({obj["spec"].get("schedulerName", "") for obj in pods})
+        core.count_by(minor)
         facts: list[Event] = []
         for kind in KINDS:
             page = {"metadata": {"resourceVersion": "0"}, "items": items[kind.resource]}

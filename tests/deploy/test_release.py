@@ -85,10 +85,10 @@ def test_what_is_no_version_is_named(text: str) -> None:
 @pytest.fixture
 def apiserver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A program that is to say its version."""
-    monkeypatch.setattr(native_gangs, "BIN", tmp_path)
-    native_gangs.native_gangs.cache_clear()
+    monkeypatch.setattr(release, "BIN", tmp_path)
+    release.installed_minor.cache_clear()
     yield tmp_path / "kube-apiserver"
-    native_gangs.native_gangs.cache_clear()
+    release.installed_minor.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,14 @@ def test_gates_of_its_own_gangs(apiserver: Path, version: str, group: str, flag:
 def test_a_version_whose_gangs_are_not_known_is_named(apiserver: Path) -> None:
     apiserver.write_text("#!/bin/sh\necho Kubernetes v1.35.4\n")
     apiserver.chmod(0o755)
-    with pytest.raises(LookupError, match=r"Kubernetes v1.35.4 is none of .* known: 1.36, 1.37"):
+    with pytest.raises(LookupError, match=r"Kubernetes 1\.35 is none of .* known: 1\.36, 1\.37"):
         native_gangs.native_gangs()
+
+
+def test_what_says_no_version_is_named(apiserver: Path) -> None:
+    apiserver.write_text("#!/bin/sh\necho Hello\n")
+    apiserver.chmod(0o755)
+    with pytest.raises(
+        ValueError, match=r"kube-apiserver --version says 'Hello\\n', expected a version such as v1\.37\.2"
+    ):
+        release.installed_minor()

@@ -2,10 +2,11 @@
 
     python -m tests.e2e.filters [--from 0] [--seeds 100]
 
-The kube-scheduler is v1.36 with its default filters and one extender: a webhook that is told which nodes are left for a
-pod, and turns all of them down. So a pod is a question about every node at once, no answer changes the next one, and the
-pod's condition counts the other nodes by reason. Ours are asked with the objects as the API server lists them, its
-defaults filled in: the filters about every node, and the cores as `muster simulate` runs them, pod by pod.
+The kube-scheduler is that of ``.build/bin`` with its default filters and one extender: a webhook that is told which nodes
+are left for a pod, and turns all of them down. So a pod is a question about every node at once, no answer changes the
+next one, and the pod's condition counts the other nodes by reason. Ours are asked with the objects as the API server
+lists them, its defaults filled in: the filters about every node, and the cores as `muster simulate` runs them, pod by
+pod.
 
 What is known to differ is evened out: we name the taint, and order reasons by name. Needs the binaries of `python -m
 deploy.e2e.build`. Run like this, tolerations compare numbers, too, which v1.36 has behind a gate.
@@ -27,6 +28,7 @@ from aiohttp import web
 
 from deploy.e2e.api import MERGE, Api, ApiError, Object, path_of
 from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.release import installed_minor
 from events.policy import DEFAULT_POLICY
 from services.console.simulate import Simulation
 from services.planner.ports import Ports
@@ -157,7 +159,7 @@ def ours(others: list[Object], pod: Object) -> tuple[Answer, str]:
     """What our filters say of the pod, and where the cores put it; else why it waits."""
     simulation = Simulation()
     simulation.begin(DEFAULT_POLICY)
-    simulation.observe([*others, pod])
+    simulation.observe([*others, pod], installed_minor())
     seen = simulation.state.pods.get(pod["metadata"]["uid"])
     answer = Answer(frozenset(), {}) if seen is None else filtered(simulation, seen)
     simulation.settle()

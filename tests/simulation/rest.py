@@ -91,10 +91,15 @@ def restless(world: World) -> str:
 
 
 def kept_s(state: State) -> float:
-    """How long room may stay reserved from now on: what was reserved before the admin's policy, for ten minutes."""
+    """How long room may stay reserved from now on: what was reserved before the admin's policy, for ten minutes. And
+    behind that again and again: a gang that starves may let one group in between two of its reservations, so that each
+    group waits for one."""
     clock = state.clocks.get("binder", Clock())
     left_ns = [one.due_ns - clock.counted_ns for one in clock.armed if one.kind == RESERVATION]
-    return max(left_ns, default=0) / 1e9
+    policy, again_ms = state.policy, 0
+    if policy is not None and policy.reserve_after_refusals:
+        again_ms = policy.reservation_hold_ms * len(state.groups)
+    return max(left_ns, default=0) / 1e9 + again_ms / 1e3
 
 
 def _about_to_end(pod: dict[str, Any], api: Api) -> bool:
