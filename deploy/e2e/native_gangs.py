@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from deploy.e2e.release import installed_minor
@@ -17,7 +17,7 @@ class NativeGangs(NamedTuple):
     """The condition of a PodGroup that says whether it is."""
     gates: tuple[str, ...]
     job_gates: tuple[str, ...]
-    """With which the Job controller makes PodGroups."""
+    """With which the Job controller makes PodGroups, and the apiserver keeps what Jobs say of it."""
     one_priority: bool
     """Whether a PodGroup has a priority, and the kube-scheduler refuses its pods if they have another."""
 
@@ -27,12 +27,12 @@ class NativeGangs(NamedTuple):
 
     @property
     def apiserver_flags(self) -> tuple[str, ...]:
-        return *self.scheduler_flags, f"--runtime-config={self.api_version}=true"
+        return *opened(dict.fromkeys((*self.gates, *self.job_gates))), f"--runtime-config={self.api_version}=true"
 
 
-def opened(gates: Sequence[str]) -> tuple[str, ...]:
-    """The flag that opens these gates; none without any."""
-    return (f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}",) if gates else ()
+def opened(gates: Iterable[str]) -> tuple[str, ...]:
+    """The flag that opens these gates."""
+    return (f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}",)
 
 
 BY_MINOR = {

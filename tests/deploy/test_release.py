@@ -103,7 +103,8 @@ def test_gates_of_its_own_gangs(apiserver: Path, version: str, group: str, flag:
     apiserver.chmod(0o755)
     found = native_gangs.native_gangs()
     assert found.scheduler_flags == (flag,)
-    assert found.apiserver_flags == (flag, f"--runtime-config=scheduling.k8s.io/{group}=true")
+    jobs = f"{flag},WorkloadWithJob=true"
+    assert found.apiserver_flags == (jobs, f"--runtime-config=scheduling.k8s.io/{group}=true")
 
 
 def test_a_version_whose_gangs_are_not_known_is_named(apiserver: Path) -> None:

@@ -134,8 +134,9 @@ async def test_kubernetes_own_gangs_with_its_gates_on(api: Api, muster: Muster, 
 
 
 def job(name: str, size: int) -> Object:
-    """Of so many pods at a time, of which Kubernetes makes a gang (1.36, WorkloadWithJob)."""
-    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
+    """Of so many pods at a time, of which Kubernetes makes a gang: since 1.37 only where it is asked for one."""
+    asked = {"schedulingPolicy": {"gang": {"minCount": size}}}
+    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed", "scheduling": asked}
     template = {"spec": member(name)["spec"] | {"restartPolicy": "Never"}}
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec | {"template": template}}
