@@ -110,7 +110,7 @@ def _restored(world: World, backup: Backup, what: str) -> None:
     loop.after(soon_s, _again, world, "binder")
     if not raised or _heard_of_by_the_binder_alone(world.witness.state):
         world.witness.lives.to_be_listed = True
-        loop.after(behind_s, _behind, world, world.witness.seen["BinderTaken"])
+        loop.after(behind_s, _behind, world, world.witness.state.holders.get("binder", ""))
 
 
 def _heard_of_by_the_binder_alone(state: State) -> bool:
@@ -119,10 +119,11 @@ def _heard_of_by_the_binder_alone(state: State) -> bool:
     return bool(state.permitted or state.marks) or any(pod.node != pod.observed_node for pod in state.pods.values())
 
 
-def _behind(world: World, taken: int) -> None:
-    """Once another binder has its subject: what the one before heard is in the log by then, or never will be."""
-    if world.witness.seen["BinderTaken"] == taken:
-        world.loop.after(LOOK_S, _behind, world, taken)
+def _behind(world: World, before: str) -> None:
+    """Once another binder has its subject: what the one `before` heard is in the log by then, or never will be. Also in a
+    log that was set back meanwhile, and with it how many there were."""
+    if world.witness.state.holders.get("binder", "") == before:
+        world.loop.after(LOOK_S, _behind, world, before)
     else:
         world.witness.lives.to_be_listed = False
         _again(world, "ingest")
