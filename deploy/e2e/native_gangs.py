@@ -18,8 +18,9 @@ class NativeGangs(NamedTuple):
     gates: tuple[str, ...]
     job_gates: tuple[str, ...]
     """With which the Job controller makes PodGroups, and the apiserver keeps what Jobs say of it."""
-    one_priority: bool
-    """Whether a PodGroup has a priority, and the kube-scheduler refuses its pods if they have another."""
+    as_one: bool
+    """Whether its kube-scheduler has a gang wait for members with a gate, and refuses it if one has a priority other than
+    the PodGroup's."""
 
     @property
     def scheduler_flags(self) -> tuple[str, ...]:
@@ -41,14 +42,14 @@ BY_MINOR = {
         "PodGroupScheduled",
         ("GenericWorkload", "GangScheduling"),
         ("GenericWorkload", "WorkloadWithJob"),
-        one_priority=False,
+        as_one=False,
     ),
     37: NativeGangs(
         "scheduling.k8s.io/v1beta1",
         "PodGroupInitiallyScheduled",
         ("GenericWorkload",),
         ("GenericWorkload", "WorkloadWithJob"),
-        one_priority=True,
+        as_one=True,
     ),
 }
 

@@ -57,7 +57,7 @@ def build(go: str, wanted: str) -> Path:
         return made
     started = time.monotonic()
     say(f"building {', '.join(names)} of Kubernetes {wanted}")
-    made.mkdir(parents=True, exist_ok=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD) as directory:
         module = Path(directory)
         write_module(go, module, wanted)
@@ -66,6 +66,7 @@ def build(go: str, wanted: str) -> Path:
         flags += ["-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion=v{wanted}"]
         (module / "bin").mkdir()
         run_go(go, "build", *flags, "-o", "bin", *packages, module=module)
+        made.mkdir(exist_ok=True)
         for name in names:
             (module / "bin" / name).replace(made / name)
     say(f"built in {time.monotonic() - started:.0f} s")
@@ -90,7 +91,10 @@ def installed_minor() -> int:
 
 def write_module(go: str, module: Path, wanted: str) -> None:
     """A go.mod in which Kubernetes' libraries are those of its version, and podrequests beside it."""
-    fetched = json.loads(run_go(go, "mod", "download", "-json", f"{KUBERNETES}@v{wanted}"))
+    try:
+        fetched = json.loads(run_go(go, "mod", "download", "-json", f"{KUBERNETES}@v{wanted}"))
+    except subprocess.CalledProcessError as error:  # there is no such version, or it asks for a newer Go
+        raise SystemExit(f"Kubernetes {wanted}: {json.loads(error.stdout)['Error']}") from error
     its: dict[str, Any] = json.loads(run_go(go, "mod", "edit", "-json", fetched["GoMod"]))
     published = f"v0.{wanted.partition('.')[2]}"
     libraries = sorted(one["Old"]["Path"] for one in its["Replace"] if one["New"]["Path"].startswith(STAGED))

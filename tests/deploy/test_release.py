@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_the_helper_is_that_of_the_pinned_version_where_there_was_no_such_one(go
     made = release.build("go", "1.33.13")
     assert sorted(file.name for file in made.iterdir()) == sorted(release.PROGRAMS)
     assert "k8s.io/api v0.33.13" in go.module
+
+
+def test_a_version_that_cannot_be_fetched_is_named_with_gos_reason(monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        said = json.dumps({"Error": "unknown revision v1.37.99"})
+        raise subprocess.CalledProcessError(1, ["go", "mod", "download"], output=said)
+
+    monkeypatch.setattr(release, "run_go", refuse)
+    with pytest.raises(SystemExit, match=r"^Kubernetes 1\.37\.99: unknown revision v1\.37\.99$"):
+        release.build("go", "1.37.99")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ class Draw:
             for namespace, name in names[: self.chance.randint(1, 3)]
         ]
         self.steps = self.chance.randint(4, 9)
-        self.mixed = self.sometimes(0.25) and not native_gangs().one_priority
+        self.mixed = self.sometimes(0.25) and not native_gangs().as_one
         """Whether pods of one gang have priorities of their own."""
         self.priorities: dict[Gang, int] = {}
         """Of gangs whose pods, and PodGroup, have to have the same all the time."""
@@ -116,7 +116,7 @@ class Draw:
         priorities = self.chance.sample(PRIORITIES, len(self.gangs) + 1)
         for gang in self.gangs:
             priority = priorities.pop()
-            if native_gangs().one_priority:
+            if native_gangs().as_one:
                 self.priorities[gang] = priority
             if self.sometimes(0.8):
                 acts += self.declared(gang)
@@ -198,7 +198,7 @@ class Draw:
         return [Act("create", workload), Act("create", group)]
 
     def members(self, gang: Gang, count: int, priority: int = 0) -> list[Act]:
-        gated = self.one((0, 0, 0.3))
+        gated = self.one((0, 0, 0.3)) * (not native_gangs().as_one)
         priority = self.priorities.get(gang, priority)
         return [
             self.pod(

@@ -45,7 +45,7 @@ def gang(minimum: int, *members: Object, slots: int) -> list[Act]:
 async def test_of_one_gangs_pods_those_of_a_higher_priority_are_bound(
     control_plane: ControlPlane, api: Api, native: NativeGangs
 ) -> None:
-    if native.one_priority:
+    if native.as_one:
         pytest.skip("this kube-scheduler refuses a gang whose pods have several")
     await prepare(api)
     both = Both(control_plane, api)
