@@ -11,10 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deploy.e2e.api import MERGE, Api, path_of
 from deploy.e2e.build import BIN
+from deploy.e2e.release import installed_minor
+from deploy.e2e.workload import node, pod
 from services.ingest.quantities import key
-from services.ingest.requests import pod_requests
+from services.ingest.requests import SUMS_SINCE, pod_requests
 from services.kubernetes.objects import Pod
+from tests.e2e.cluster import Muster, until
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "example.com/fraction")
 amounts = st.integers(0, 5000)
@@ -94,11 +98,32 @@ def minor() -> int:
     return int(said.split(".")[1])
 
 
-@given(pod=pods)
+@given(generated=pods)
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-def test_requests_are_those_of_component_helpers(podrequests: Any, minor: int, pod: dict[str, Any]) -> None:
-    theirs = {key(name): amount for name, amount in podrequests(pod).items() if amount}
+def test_requests_are_those_of_component_helpers(podrequests: Any, minor: int, generated: dict[str, Any]) -> None:
+    theirs = {key(name): amount for name, amount in podrequests(generated).items() if amount}
     problems: list[Any] = []
-    ours = pod_requests(msgspec.convert(pod, Pod), problems, minor)
+    ours = pod_requests(msgspec.convert(generated, Pod), problems, minor)
     assert not problems
     assert ours == theirs | {"pods": 1}
+
+
+async def test_what_runs_is_counted_as_the_api_servers_version_counts(api: Api, muster: Muster) -> None:
+    """A container that has more allocated than it asks for: since 1.37 that counts, used or not."""
+    await api.create(node("only", cpu="3"))
+    running = pod("running", scheduler="another", cpu="1", nodeName="only")
+    await api.create(running)
+    told = {"name": "main", "image": "", "imageID": "", "ready": True, "restartCount": 0}
+    status = {"phase": "Running", "containerStatuses": [told | {"allocatedResources": {"cpu": "2"}}]}
+    await api.call("PATCH", f"{path_of(running)}/status", {"status": status}, MERGE)
+    await api.create(pod("asking", cpu="1500m"))
+    muster.start_all()
+    if installed_minor() < SUMS_SINCE:
+        assert await muster.until_bound(2) == {"running": "only", "asking": "only"}
+        return
+
+    async def refused() -> bool:
+        return "Insufficient cpu" in (await muster.condition("asking")).get("message", "")
+
+    await until(refused, "there is no room for it")
+    assert await muster.bound() == {"running": "only"}
