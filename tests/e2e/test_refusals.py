@@ -83,6 +83,12 @@ async def test_a_gang_that_is_whole_again_outlives_the_budget_that_kept_its_evic
     await api.create(pod_group("train", 3))
     await api.create_all(gang("train", 3))
     await muster.until_bound(3)
+
+    async def running() -> bool:
+        """Those that are pending no budget keeps."""
+        return await muster.count("status.phase=Running") == 3
+
+    await until(running, "the gang runs")
     await muster.set_policy("--replacement-policy", "evict", "--replacement-hold-ms", "100")
     chosen = {"matchLabels": {GANG_LABEL: "train"}}
     metadata = {"name": "tight", "namespace": "default"}
