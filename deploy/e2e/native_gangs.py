@@ -24,16 +24,16 @@ class NativeGangs(NamedTuple):
 
     @property
     def scheduler_flags(self) -> tuple[str, ...]:
-        return opened(self.gates)
+        return (opened(self.gates),)
 
     @property
     def apiserver_flags(self) -> tuple[str, ...]:
-        return *opened(dict.fromkeys((*self.gates, *self.job_gates))), f"--runtime-config={self.api_version}=true"
+        return opened(dict.fromkeys((*self.gates, *self.job_gates))), f"--runtime-config={self.api_version}=true"
 
 
-def opened(gates: Iterable[str]) -> tuple[str, ...]:
+def opened(gates: Iterable[str]) -> str:
     """The flag that opens these gates."""
-    return (f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}",)
+    return f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"
 
 
 BY_MINOR = {

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deploy.e2e.build import BIN, BUILD, MODULE, find_go, run_go, say
+from deploy.e2e.build import BIN, BUILD, MODULE, find_go, fingerprint, run_go, say
 
 KUBERNETES = "k8s.io/kubernetes"
 PROGRAMS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -52,8 +52,9 @@ def build(go: str, wanted: str) -> Path:
     """Its programs; returns the directory that holds them."""
     made = BUILD / f"kubernetes-{wanted}"
     names = (*PROGRAMS, "podrequests") if minor(wanted) >= HELPER_SINCE else PROGRAMS
-    if all((made / name).exists() for name in names):
-        say(f"{made}: there")
+    stamp, of = made / ".stamp", fingerprint(go)
+    if stamp.exists() and stamp.read_text() == of:
+        say(f"Kubernetes {wanted}: up to date")
         return made
     started = time.monotonic()
     say(f"building {', '.join(names)} of Kubernetes {wanted}")
@@ -69,6 +70,7 @@ def build(go: str, wanted: str) -> Path:
         made.mkdir(exist_ok=True)
         for name in names:
             (module / "bin" / name).replace(made / name)
+    stamp.write_text(of)
     say(f"built in {time.monotonic() - started:.0f} s")
     return made
 

@@ -32,6 +32,7 @@ in each refusal where none does."""
 MINOR = 36
 """As Kubernetes 1.36 requests are counted where no API server says what it is."""
 SUMS_SINCE = 37
+"""From which 1.x on the sums are compared."""
 SIDECAR = "Always"
 """The restartPolicy that makes one of an init container."""
 _FIRST = ("cpu_milli", "memory_bytes", "ephemeral_storage_bytes")
@@ -134,7 +135,7 @@ def _apply_pod_level(amounts: Amounts, pod: Pod, problems: Problems) -> None:
 
 
 class _Views(NamedTuple):
-    """What a container, or all of a pod, is asked for, has allocated, and has actuated."""
+    """What a container asks for, what is allocated to it, and what it has."""
 
     asked: Amounts
     allocated: Amounts
@@ -142,28 +143,28 @@ class _Views(NamedTuple):
 
 
 def _by_sums(pod: Pod, problems: Problems) -> Amounts:
-    statuses = {each.name: each for each in reversed(_statuses(pod.status))}
-    infeasible = _resize_infeasible(pod.status)
+    status = pod.status
+    told = status.resources.requests if status.resources is not None else None
+    whole = told is not None and status.allocated_resources is not None
+    statuses = {} if whole else {each.name: each for each in reversed(_statuses(status))}
+    infeasible = _resize_infeasible(status)
     containers = [
         _views(container, f"spec.containers[{index}]", statuses.get(container.name), infeasible, problems)
         for index, container in enumerate(pod.spec.containers)
     ]
     starting: list[tuple[_Views, bool]] = []
     for index, container in enumerate(pod.spec.init_containers or ()):
-        status = statuses.get(container.name)
-        views = _views(container, f"spec.initContainers[{index}]", status, infeasible, problems)
+        views = _views(container, f"spec.initContainers[{index}]", statuses.get(container.name), infeasible, problems)
         starting.append((views, container.restart_policy == SIDECAR))
 
     def summed(view: int) -> Amounts:
         return _sum([each[view] for each in containers], [(each[view], sidecar) for each, sidecar in starting])
 
-    told = pod.status.resources.requests if pod.status.resources is not None else None
-    if told is not None and pod.status.allocated_resources is not None:
-        allocated = _parsed(pod.status.allocated_resources, "status.allocatedResources", problems)
-        actuated = _parsed(told, "status.resources.requests", problems)
-    else:
-        allocated, actuated = summed(1), summed(2)
-    return _largest({} if infeasible else summed(0), allocated, actuated)
+    asked = {} if infeasible else summed(0)
+    if not whole:
+        return _largest(asked, summed(1), summed(2))
+    allocated = _parsed(status.allocated_resources, "status.allocatedResources", problems)
+    return _largest(asked, allocated, _parsed(told, "status.resources.requests", problems))
 
 
 def _views(

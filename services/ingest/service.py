@@ -35,7 +35,7 @@ from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NoCredentials, NotFound, Unauthorized, Unreachable
-from services.kubernetes.transport import heeding
+from services.kubernetes.transport import UNREADABLE, heeding
 from services.start import fold, in_slices, state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
@@ -161,10 +161,10 @@ class Reader:
         """Whether the server has become one that counts otherwise what pods request. Who does not tell has not."""
         try:
             return self.core.count_by(await self.client.minor())
-        except Unreachable:
-            return False  # what is asked for next says so, and this is asked again before the next watch
         except ApiError as error:
-            logger.warning("%s: what pods request is counted as before", error)
+            # Of one that cannot be reached the next request tells; and it is asked again before the next watch.
+            if not isinstance(error, Unreachable) or error.reason == UNREADABLE:
+                logger.warning("%s: what pods request is counted as before", error)
             return False
 
     # --------------------------------------------------------------------------------------------------------- lists

@@ -44,6 +44,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     fake = Go()
     monkeypatch.setattr(release, "BUILD", tmp_path)
     monkeypatch.setattr(release, "run_go", fake.run)
+    monkeypatch.setattr(release, "fingerprint", lambda go: f"built by {go}")
     return fake
 
 
@@ -58,15 +59,17 @@ def test_its_libraries_are_those_that_were_published_with_it(tmp_path: Path, go:
         "replace k8s.io/component-helpers => k8s.io/component-helpers v0.37.2",
     ]
     names = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "podrequests"]
-    assert sorted(file.name for file in made.iterdir()) == names
+    assert sorted(file.name for file in made.iterdir()) == [".stamp", *names]
     assert [file.name for file in tmp_path.iterdir()] == [made.name], "nothing else is left behind"
     release.build("go", "1.37.2")
     assert len(go.builds) == 1, "what is there is not built again"
+    release.build("another go", "1.37.2")
+    assert len(go.builds) == 2
 
 
 def test_the_helper_is_that_of_the_pinned_version_where_there_was_no_such_one(go: Go) -> None:
     made = release.build("go", "1.33.13")
-    assert sorted(file.name for file in made.iterdir()) == sorted(release.PROGRAMS)
+    assert sorted(file.name for file in made.iterdir()) == [".stamp", *sorted(release.PROGRAMS)]
     assert "k8s.io/api v0.33.13" in go.module
 
 

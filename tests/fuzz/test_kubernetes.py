@@ -153,17 +153,19 @@ containers = st.lists(
 
 
 @examples(50)
-@given(containers, containers, amounts, amounts)
+@given(containers, containers, amounts, amounts, st.none() | amounts, st.sampled_from([36, 37]))
 def test_requests_are_whole_and_bounded_or_a_problem_says_which(
-    main: Any, init: Any, overhead: Any, level: Any
+    main: Any, init: Any, overhead: Any, level: Any, told: Any, minor: int
 ) -> None:
     spec = {"containers": main, "initContainers": init, "overhead": overhead, "resources": {"requests": level}}
+    status = {"containerStatuses": init, "initContainerStatuses": main, "allocatedResources": told}
+    status["resources"] = None if told is None else {"requests": level}
     try:
-        pod = msgspec.json.decode(encoded({"metadata": {}, "spec": spec}), type=Pod)
+        pod = msgspec.json.decode(encoded({"metadata": {}, "spec": spec, "status": status}), type=Pod)
     except msgspec.ValidationError:
         return  # a number beyond what JSON's decoder holds
     problems: list[Rejection] = []
-    found = pod_requests(pod, problems)
+    found = pod_requests(pod, problems, minor)
     assert all(type(count) is int and 0 < count <= MAX_QUANTITY for count in found.values())
     assert all(problem.field and problem.expected for problem in problems)
     assert found["pods"] == 1 or problems

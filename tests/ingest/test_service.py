@@ -34,7 +34,8 @@ from services.ingest.differ import Ingest
 from services.kubernetes.access import direct
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
-from services.kubernetes.errors import ApiError, Forbidden
+from services.kubernetes.errors import ApiError, Forbidden, Unreachable
+from services.kubernetes.transport import UNREADABLE
 from services.simulator import errors, server
 from services.simulator.cluster import SimulatedCluster
 from services.writer import GATHERED_BYTES, Gather, SteppedDown, Writer
@@ -139,18 +140,26 @@ async def test_a_cluster_that_is_upgraded_has_its_pods_counted_as_its_new_versio
         assert running.agrees_with(cluster)
 
 
-@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Forbidden("get /version", 403, "Forbidden", "not for you"), True),
+        (Unreachable("get /version", UNREADABLE, "expected an object: <html>", sent=True), True),
+        (Unreachable("get /version", "ServerDisconnectedError", "", sent=True), False),
+    ],
+)
 async def test_a_server_that_does_not_tell_its_version_is_followed_all_the_same(
-    cluster: SimulatedCluster, log: EventLog, status: int, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, error: ApiError, told: bool, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     async def refused(_: Client) -> int:
-        raise ApiError("get /version", status, "", "not for you")
+        raise error
 
     monkeypatch.setattr(Client, "minor", refused)
-    async with ingesting(log, cluster) as running:
+    async with ingesting(MemoryLog("test"), cluster) as running:
         await until(lambda: cluster.cut_watches("pods"), "the pods to be watched")
         cluster.create(pod("c"))
         await running.says(lambda: running.agrees_with(cluster))
+    assert ("what pods request is counted as before" in caplog.text) == told
 
 
 async def test_a_watch_too_far_behind_lists_again(cluster: SimulatedCluster, log: EventLog) -> None:
