@@ -57,7 +57,7 @@ tests: $(READY)
 
 # e2e, chaos and bench run on the version of deploy/e2e/kubernetes/go.mod, or on another.
 ifdef KUBERNETES
-export KUBEBUILDER_ASSETS := $(CURDIR)/.build/kubernetes-$(KUBERNETES)
+export KUBEBUILDER_ASSETS := $(CURDIR)/.build/kubernetes-$(KUBERNETES:v%=%)
 e2e chaos bench: release
 endif
 

@@ -56,6 +56,8 @@ def take_supplied() -> set[str]:
     assets = os.environ.get("KUBEBUILDER_ASSETS", "")
     if assets and Path(assets).resolve() == BIN.resolve():
         assets = ""  # what was built here is kept as fresh as ever
+    if assets and not Path(assets).is_dir():
+        raise SystemExit(f"KUBEBUILDER_ASSETS is {assets!r}, expected a directory")
     found = {name for name in PACKAGES if assets and (Path(assets) / name).is_file()}
     for name in sorted(found):
         target = BIN / name

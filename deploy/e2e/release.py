@@ -53,7 +53,7 @@ def build(go: str, wanted: str) -> Path:
     made = BUILD / f"kubernetes-{wanted}"
     names = (*PROGRAMS, "podrequests") if minor(wanted) >= HELPER_SINCE else PROGRAMS
     stamp, of = made / ".stamp", fingerprint(go)
-    if stamp.exists() and stamp.read_text() == of:
+    if all((made / name).exists() for name in names) and stamp.exists() and stamp.read_text() == of:
         say(f"Kubernetes {wanted}: up to date")
         return made
     started = time.monotonic()
@@ -68,6 +68,7 @@ def build(go: str, wanted: str) -> Path:
         (module / "bin").mkdir()
         run_go(go, "build", *flags, "-o", "bin", *packages, module=module)
         made.mkdir(exist_ok=True)
+        stamp.unlink(missing_ok=True)
         for name in names:
             (module / "bin" / name).replace(made / name)
     stamp.write_text(of)

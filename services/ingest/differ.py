@@ -99,6 +99,11 @@ class Ingest:
         else:
             self._pods.fold(event)
 
+    @property
+    def minor(self) -> int:
+        """What pods request is counted as Kubernetes 1.`minor` does."""
+        return self._pods.minor
+
     def count_by(self, minor: int) -> bool:
         """Count what pods request as Kubernetes 1.`minor` does, if that is newer. Whether pods that were observed may
         count otherwise now: they are to be listed."""

@@ -14,7 +14,8 @@ Amounts are billionths until all is added; then they are rounded up to the unit 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from events.objects import MAX_QUANTITY, Resources
@@ -135,7 +136,7 @@ def _apply_pod_level(amounts: Amounts, pod: Pod, problems: Problems) -> None:
 
 
 class _Views(NamedTuple):
-    """What a container asks for, what is allocated to it, and what it has."""
+    """What a container asks for, if that may come to be; what is allocated to it, and what it has."""
 
     asked: Amounts
     allocated: Amounts
@@ -157,12 +158,12 @@ def _by_sums(pod: Pod, problems: Problems) -> Amounts:
         views = _views(container, f"spec.initContainers[{index}]", statuses.get(container.name), infeasible, problems)
         starting.append((views, container.restart_policy == SIDECAR))
 
-    def summed(view: int) -> Amounts:
-        return _sum([each[view] for each in containers], [(each[view], sidecar) for each, sidecar in starting])
+    def summed(view: Callable[[_Views], Amounts]) -> Amounts:
+        return _sum([view(each) for each in containers], [(view(each), sidecar) for each, sidecar in starting])
 
-    asked = {} if infeasible else summed(0)
+    asked = summed(attrgetter("asked"))
     if not whole:
-        return _largest(asked, summed(1), summed(2))
+        return _largest(asked, summed(attrgetter("allocated")), summed(attrgetter("actuated")))
     allocated = _parsed(status.allocated_resources, "status.allocatedResources", problems)
     return _largest(asked, allocated, _parsed(told, "status.resources.requests", problems))
 
@@ -170,10 +171,9 @@ def _by_sums(pod: Pod, problems: Problems) -> Amounts:
 def _views(
     container: Container, field: str, status: ContainerStatus | None, infeasible: bool, problems: Problems
 ) -> _Views:
-    asked = _requests(container.resources, field, problems)
-    allocated = {} if infeasible else asked
+    asked = allocated = {} if infeasible else _requests(container.resources, field, problems)
     if status is None:
-        return _Views(asked, allocated, allocated)
+        return _Views(asked, asked, asked)
     field = f"status.containerStatuses[{container.name}]"
     if status.allocated_resources is not None:
         allocated = _parsed(status.allocated_resources, f"{field}.allocatedResources", problems)

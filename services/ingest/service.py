@@ -7,8 +7,8 @@
 4. `ClusterSynced`: from here on others may decide.
 5. Watches go on from the lists' resourceVersions. One that ends, however it ends, is resumed from the last
    resourceVersion seen; only a 410, an error with which the server ends watch after watch, or a watch that says nothing
-   for its whole time costs another list of its kind. So does, for pods, an upgrade to a version that counts otherwise
-   what they request.
+   for its whole time costs another list of its kind. Before each watch of pods the server is asked for its version: one
+   that counts otherwise what they request costs a list, too.
 
 A cluster may lack the kinds in which gangs are declared, get them and lose them again. One request asks for all of them
 every now and then (`Client.discover`). It only says what may be asked for; a kind is gone only when its own list
@@ -35,7 +35,7 @@ from services.ingest.differ import Ingest, Observed
 from services.kubernetes.client import Client
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NoCredentials, NotFound, Unauthorized, Unreachable
-from services.kubernetes.transport import UNREADABLE, heeding
+from services.kubernetes.transport import heeding
 from services.start import fold, in_slices, state_at
 from services.state.fold import FOLDS
 from services.writer import Gather, Writer
@@ -65,6 +65,9 @@ SILENT = (
 SET_BACK = "etcd was restored from a backup, or a server answers for another; what the list says counts"
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
+VERSION_S, VERSION_AGAIN_S = 10.0, 2.0
+"""How long the server has to tell its version: at the start, where others may decide by what is counted; and before a
+watch of pods, which is not there meanwhile."""
 
 
 async def run(
@@ -118,6 +121,8 @@ class Reader:
         """Of each kind, by name, the watches in a row that ended in an error of the server's before anything came."""
         self._unread: dict[str, list[str]] = {}
         """Of each kind that is not there in a version that is read, by name, those in which it is, as was told last."""
+        self._uncounted = ""
+        """Why the server's version is not known, as was told last."""
 
     async def run(self) -> None:
         """List, sync, watch; for ever. Raises ApiError where repeating is of no use.
@@ -125,7 +130,7 @@ class Reader:
         What is named is listed before what names it: else it would be written without, and then again.
         """
         await _patiently("discover")(self._discover)
-        await self._count_anew()
+        await self._count_anew(VERSION_S)
         listed: dict[str, Kind[Any] | None] = {}
 
         async def offered(versions: Sequence[Kind[Any]]) -> None:
@@ -143,7 +148,7 @@ class Reader:
     def _synced(self) -> None:
         synced = self.core.synced()
         self.gather.add([synced])
-        logger.info("synced", extra={"nodes": synced.nodes, "pods": synced.pods})
+        logger.info("synced", extra={"nodes": synced.nodes, "pods": synced.pods, "counted_as": f"1.{self.core.minor}"})
 
     # ----------------------------------------------------------------------------------------------------- discovery
 
@@ -157,15 +162,20 @@ class Reader:
             await asyncio.sleep(self._discovery_s)
             await _patiently("discover", granted=True)(self._discover)
 
-    async def _count_anew(self) -> bool:
-        """Whether the server has become one that counts otherwise what pods request. Who does not tell has not."""
+    async def _count_anew(self, within_s: float) -> bool:
+        """Whether the server has become one that counts otherwise what pods request. Who does not tell in time has not:
+        a pod that is being resized may be counted wrongly then, but all others are followed."""
         try:
-            return self.core.count_by(await self.client.minor())
-        except ApiError as error:
-            # Of one that cannot be reached the next request tells; and it is asked again before the next watch.
-            if not isinstance(error, Unreachable) or error.reason == UNREADABLE:
-                logger.warning("%s: what pods request is counted as before", error)
+            async with asyncio.timeout(within_s):
+                minor = await self.client.minor()
+        except (ApiError, TimeoutError) as error:
+            why = str(error) or f"get /version: no answer within {within_s:g} s"
+            if why != self._uncounted:
+                logger.warning("%s: what pods request is counted as by Kubernetes 1.%d", why, self.core.minor)
+            self._uncounted = why
             return False
+        self._uncounted = ""
+        return self.core.count_by(minor)
 
     # --------------------------------------------------------------------------------------------------------- lists
 
@@ -288,7 +298,7 @@ class Reader:
         """One watch until it ends. Raises Unreachable or Unreadable when nothing of it could be read; Expired where it
         cannot go on from there; NotFound, ApiError."""
         request = f"watch {kind.resource.name}"
-        if kind is POD and await self._count_anew():
+        if kind is POD and await self._count_anew(VERSION_AGAIN_S):
             raise Expired(request, 0, "Upgraded", "this version of Kubernetes counts otherwise what pods request")
         clock, seen_any = asyncio.get_running_loop().time, False
         began_s = clock()

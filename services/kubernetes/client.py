@@ -137,9 +137,9 @@ class Client(Transport):
             raise unreadable("get /apis", answer.body, error) from error
 
     async def minor(self) -> int:
-        """The y of the server's version 1.y, asked for once. Raises ApiError."""
+        """The y of the server's version 1.y. Raises ApiError."""
         request = f"get {discovery.VERSION}"
-        answer = (await self.send(request, "GET", discovery.VERSION)).raise_for(request)
+        answer = await self._repeated(request, "GET", discovery.VERSION)
         return int(decoded(_release_decoder, request, answer.body).minor.rstrip("+"))
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:

@@ -50,6 +50,13 @@ def test_binaries_that_kubebuilder_assets_holds_are_used(
     assert not (binaries / "etcd").exists(), "it is built again"
 
 
+def test_kubebuilder_assets_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: what go.mod has was built, and tested instead."""
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", f"{tmp_path}/nowhere")
+    with pytest.raises(SystemExit, match=r"KUBEBUILDER_ASSETS is '.*/nowhere', expected a directory"):
+        build.take_supplied()
+
+
 def test_kubebuilder_assets_may_name_what_was_built_here(monkeypatch: pytest.MonkeyPatch, binaries: Path) -> None:
     """As it was: each binary was deleted, and a link to itself stood in its place."""
     etcd = program(binaries / "etcd", "ours")

@@ -335,3 +335,11 @@ def test_of_who_is_told_nothing_all_versions_count_the_same(minor: int) -> None:
         overhead={"cpu": "250m"},
     )
     assert found == {"cpu_milli": 3250, "memory_bytes": 7, "pods": 1}
+
+
+@pytest.mark.parametrize("minor", [36, 37])
+def test_what_an_infeasible_resize_asks_for_is_not_read(minor: int) -> None:
+    """Not even where it is beyond all that can be counted with: the pod runs."""
+    status = {"conditions": [INFEASIBLE], "containerStatuses": [told("c", "1", "1")]}
+    found = requests_of(minor, containers=[container(cpu="1", memory="9Ei")], status=status)
+    assert found == {"cpu_milli": 1000, "pods": 1}

@@ -18,7 +18,7 @@ from services.simulator.api import Api
 from services.state import lacking, membership, reasons, refusals, snapshot, timeouts
 from services.state.clock import RESERVATION
 from services.state.fold import State
-from services.state.records import BOUND, FAILED, INDEX_BITS, PENDING, SUCCEEDED, TERMINATING, Clock, Group
+from services.state.records import BOUND, FAILED, IDLE, INDEX_BITS, PENDING, SUCCEEDED, TERMINATING, Clock, Group
 from services.state.slices import at_once
 from tests.simulation import truth
 from tests.simulation.witness import Violation, Witness
@@ -93,12 +93,12 @@ def restless(world: World) -> str:
 def kept_s(state: State) -> float:
     """How long room may stay reserved from now on: what was reserved before the admin's policy, for ten minutes. And
     behind that again and again: a gang that starves may let one group in between two of its reservations, so that each
-    group waits for one."""
+    that waits waits for one."""
     clock = state.clocks.get("binder", Clock())
     left_ns = [one.due_ns - clock.counted_ns for one in clock.armed if one.kind == RESERVATION]
     policy, again_ms = state.policy, 0
     if policy is not None and policy.reserve_after_refusals:
-        again_ms = policy.reservation_hold_ms * len(state.groups)
+        again_ms = policy.reservation_hold_ms * sum(group.phase != IDLE for group in state.groups.values())
     return max(left_ns, default=0) / 1e9 + again_ms / 1e3
 
 

@@ -75,6 +75,10 @@ class Pods:
         known = uid in self.facts
         return self._folded([PodDeleted(uid=uid, namespace=key[0], name=key[1])] if known else [])
 
+    @property
+    def minor(self) -> int:
+        return self._normalise.minor
+
     def count_by(self, minor: int) -> bool:
         """`Ingest.count_by`. While an API server is upgraded one of several may be the older one: the newest counts."""
         before = self._normalise.minor
