@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from deploy.e2e.release import installed_minor
 
+JOB_GATES = ("GenericWorkload", "WorkloadWithJob")
+"""With which the Job controller makes PodGroups, and the apiserver keeps what Jobs say of it."""
+
 
 class NativeGangs(NamedTuple):
     """How a version has them."""
@@ -16,8 +19,6 @@ class NativeGangs(NamedTuple):
     scheduled: str
     """The condition of a PodGroup that says whether it is."""
     gates: tuple[str, ...]
-    job_gates: tuple[str, ...]
-    """With which the Job controller makes PodGroups, and the apiserver keeps what Jobs say of it."""
     as_one: bool
     """Whether its kube-scheduler has a gang wait for members with a gate, and refuses it if one has a priority other than
     the PodGroup's."""
@@ -28,7 +29,7 @@ class NativeGangs(NamedTuple):
 
     @property
     def apiserver_flags(self) -> tuple[str, ...]:
-        return opened(dict.fromkeys((*self.gates, *self.job_gates))), f"--runtime-config={self.api_version}=true"
+        return opened(dict.fromkeys((*self.gates, *JOB_GATES))), f"--runtime-config={self.api_version}=true"
 
 
 def opened(gates: Iterable[str]) -> str:
@@ -41,14 +42,12 @@ BY_MINOR = {
         "scheduling.k8s.io/v1alpha2",
         "PodGroupScheduled",
         ("GenericWorkload", "GangScheduling"),
-        ("GenericWorkload", "WorkloadWithJob"),
         as_one=False,
     ),
     37: NativeGangs(
         "scheduling.k8s.io/v1beta1",
         "PodGroupInitiallyScheduled",
         ("GenericWorkload",),
-        ("GenericWorkload", "WorkloadWithJob"),
         as_one=True,
     ),
 }

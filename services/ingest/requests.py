@@ -49,10 +49,9 @@ def pod_requests(pod: Pod, problems: Problems, minor: int = MINOR) -> Resources:
     """
     if minor < SUMS_SINCE or _tells_nothing(pod.status):
         amounts = _by_container(pod, problems)
-        _apply_pod_level(amounts, pod, problems)
     else:
         amounts = _by_sums(pod, problems)
-        _apply_pod_level_told(amounts, pod, problems)
+    _apply_pod_level(amounts, pod, problems, minor)
     if pod.spec.overhead:
         _add(amounts, _parsed(pod.spec.overhead, "spec.overhead", problems))
     requests = {key(resource): _counted(amount, resource, problems) for resource, amount in sorted(amounts.items())}
@@ -118,20 +117,6 @@ def _effective(
     return amounts
 
 
-def _apply_pod_level(amounts: Amounts, pod: Pod, problems: Problems) -> None:
-    asked = _requests(pod.spec.resources, "spec", problems)
-    supported = [resource for resource in asked if _for_pods(resource)]
-    if not supported:
-        return
-    effective = asked
-    if pod.status.resources is not None:
-        effective = {} if _resize_infeasible(pod.status) else dict(asked)
-        _raise_to(effective, _requests(pod.status.resources, "status", problems))
-        _raise_to(effective, _parsed(pod.status.allocated_resources, "status.allocatedResources", problems))
-    for resource in supported:
-        amounts[resource] = effective.get(resource, 0)
-
-
 # ------------------------------------------------------------------------------------------------------ since 1.37
 
 
@@ -183,19 +168,6 @@ def _views(
     return _Views(asked, allocated, actuated)
 
 
-def _apply_pod_level_told(amounts: Amounts, pod: Pod, problems: Problems) -> None:
-    """A status may tell of resources that the pod itself does not ask for: they are replaced as well."""
-    asked = _requests(pod.spec.resources, "spec", problems)
-    if not any(_for_pods(resource) for resource in asked):
-        return
-    effective = asked
-    if pod.status.resources is not None:
-        told = _requests(pod.status.resources, "status", problems)
-        allocated = _parsed(pod.status.allocated_resources, "status.allocatedResources", problems)
-        effective = _largest({} if _resize_infeasible(pod.status) else asked, told, allocated)
-    amounts.update((resource, amount) for resource, amount in effective.items() if _for_pods(resource))
-
-
 def _largest(*views: Amounts) -> Amounts:
     """Of each resource that one of them names; also where all say 0."""
     found: Amounts = {}
@@ -212,6 +184,21 @@ def _tells_nothing(status: PodStatus) -> bool:
     """Of a resize, or of what is allocated: all count the same, and the first way is the quicker one."""
     told = status.container_statuses or status.init_container_statuses or status.resources
     return not told and not _resize_infeasible(status)
+
+
+def _apply_pod_level(amounts: Amounts, pod: Pod, problems: Problems, minor: int) -> None:
+    """Replaces what the pod itself asks for; since 1.37 also what its status tells of beside that."""
+    asked = _requests(pod.spec.resources, "spec", problems)
+    if not any(_for_pods(resource) for resource in asked):
+        return
+    effective = asked
+    if pod.status.resources is not None:
+        told = _requests(pod.status.resources, "status", problems)
+        allocated = _parsed(pod.status.allocated_resources, "status.allocatedResources", problems)
+        effective = _largest({} if _resize_infeasible(pod.status) else asked, told, allocated)
+    for resource in asked if minor < SUMS_SINCE else effective:
+        if _for_pods(resource):
+            amounts[resource] = effective.get(resource, 0)
 
 
 def _for_pods(resource: str) -> bool:

@@ -10,7 +10,7 @@ import yaml
 
 from deploy.e2e.api import MERGE, Api, ApiError, Object
 from deploy.e2e.control_plane import ControlPlane
-from deploy.e2e.native_gangs import NativeGangs, native_gangs
+from deploy.e2e.native_gangs import JOB_GATES, NativeGangs, native_gangs
 from deploy.e2e.workload import GANG_LABEL, gangs, nodes, pod
 from services.console.simulate import simulate
 from services.simulator.workloads import expand
@@ -152,7 +152,7 @@ async def test_jobs_of_which_kubernetes_makes_gangs(
     """The Job controller makes a Workload and a PodGroup of each, and names it in the pods."""
     groups = groups_path(native.api_version)
     names = ("job-controller", "podgroup-protection-controller")
-    controllers = control_plane.start_controllers(*names, gates=native.job_gates)
+    controllers = control_plane.start_controllers(*names, gates=JOB_GATES)
     muster.start_all()
     try:
         await api.create_all(nodes(1, gpus=8))

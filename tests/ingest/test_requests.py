@@ -289,9 +289,8 @@ def test_overhead_comes_on_top_of_what_the_kubelet_tells_of_the_pod_where_it_is_
 def test_what_is_allocated_to_an_init_container_counts(minor: int, milli: int) -> None:
     status = {"initContainerStatuses": [told("i", "3", "2")]}
     starting = [container("i", cpu="1")]
-    assert requests_of(minor, containers=[container(cpu="1")], initContainers=starting, status=status)["cpu_milli"] == (
-        milli
-    )
+    found = requests_of(minor, containers=[container(cpu="1")], initContainers=starting, status=status)
+    assert found["cpu_milli"] == milli
 
 
 @pytest.mark.parametrize(("minor", "milli"), [(36, 5000), (37, 4000)])

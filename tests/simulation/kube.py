@@ -1,8 +1,7 @@
 """The API server in virtual time: the simulator's own verbs and store, without HTTP, and the network before them.
 
-`SimulatedClient` is Muster's client with another transport under it, so that its retries, its pages and its reading of
-answers run as they are. What a request does stands in `services.simulator.api`; here are paths, latency, and watches as
-cursors into the store's history.
+What a request does stands in `services.simulator.api`; here are paths, latency, and watches as cursors into the store's
+history. Who asks is in `wire`.
 """
 
 from __future__ import annotations
@@ -11,25 +10,20 @@ import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
-from services.kubernetes import discovery
-from services.kubernetes.access import Access, direct
-from services.kubernetes.client import Client
 from services.kubernetes.errors import Unreachable
-from services.kubernetes.share import TURNED_AWAY, Share
-from services.kubernetes.transport import Answer, Transport, error_of
+from services.kubernetes.share import TURNED_AWAY
+from services.kubernetes.transport import Answer
 from services.simulator import errors, event_forms, resources
 from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import Kubelet
 from services.simulator.selectors import predicate
-from services.simulator.server import VERSION
 from services.simulator.store import Change, Collection, Entry, Store, decode, encode
 from services.simulator.watches import Lists, View, _told, error_line
 from tests.simulation.answers import OF_A_PROXY, REASONS
@@ -38,7 +32,6 @@ from tests.simulation.faults import Faults
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.processes import Process
 
-CONNECTIONS = 128
 TIMEOUT_S = 30.0
 """After this long without an answer Muster's client gives up a request."""
 WATCH_LIFE_S = (40.0, 120.0)
@@ -297,7 +290,7 @@ class ApiServer:
             date = format_datetime(self._now(), usegmt=True) if self.dated else ""
             return Answer(code, self._execute(process, verb, path, body, content_type), date=date)
         except ApiError as error:
-            return _refusal(error)
+            return refusal(error)
         finally:
             self.acting = None
 
@@ -437,65 +430,5 @@ class Asked:
             self.answer.set_result(found)
 
 
-def _refusal(error: ApiError) -> Answer:
+def refusal(error: ApiError) -> Answer:
     return Answer(error.code, error.body, float(error.retry_after_s) or None)
-
-
-class Wire(Transport):
-    """Where aiohttp would be."""
-
-    server: ApiServer
-    process: Process
-
-    def __init__(self, access: Access, **_: Any) -> None:
-        self._access, self._share = access, Share(CONNECTIONS)
-
-    async def _send(
-        self, request: str, verb: str, path: str, body: bytes | None, content_type: str, accept: str
-    ) -> Answer:
-        if path == discovery.VERSION:  # which never fails here: no history depends on it
-            return Answer(200, encode(VERSION))
-        on, name = self.asked(verb, path)
-        return await self.server.request(
-            self.process, on, name, lambda: self.server.execute(self.process, verb, path, body or b"", content_type)
-        )
-
-    def asked(self, verb: str, path: str) -> tuple[str, str]:
-        """How faults name a request (list, get, bind, evict, patch, event), and the object's name."""
-        path, _, query = path.partition("?")
-        parts = path.split("/")
-        match verb, parts[-1]:
-            case "POST", "binding":
-                return "bind", parts[-2]
-            case "POST", "eviction":
-                return "evict", parts[-2]
-            case "PATCH", "status":
-                return "patch", parts[-2]
-            case "GET", name:
-                return ("list", "") if query else ("get", name)
-        return "event", ""
-
-    async def stream(self, request: str, path: str, silence_s: float) -> AsyncGenerator[bytes, None]:
-        opened: list[Watch] = []
-
-        def execute() -> Answer:
-            try:
-                opened.append(self.server.watch(self.process, path))
-            except ApiError as error:
-                return _refusal(error)
-            return Answer(200, b"")
-
-        answer = await self.server.request(self.process, "watch", "", execute)
-        if answer.code != 200:
-            raise error_of(request, answer)
-        async with aclosing(opened[0].chunks()) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-
-class SimulatedClient(Client, Wire):
-    """Muster's client of the simulated server, for one process."""
-
-    def __init__(self, server: ApiServer, process: Process) -> None:
-        super().__init__(direct("http://simulated"))
-        self.server, self.process = server, process

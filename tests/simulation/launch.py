@@ -16,10 +16,11 @@ from services.ingest import service as ingest
 from services.planner import service as planner
 from services.snapshots import Taking, take
 from tests.simulation.clock import Clock
-from tests.simulation.kube import ApiServer, SimulatedClient
+from tests.simulation.kube import ApiServer
 from tests.simulation.leases import Holding, Seat
 from tests.simulation.processes import Process
 from tests.simulation.told import OURS
+from tests.simulation.wire import SimulatedClient
 
 CLUSTER = "simulated"
 CONCURRENCY = 4

@@ -15,9 +15,10 @@ from services.kubernetes.access import direct
 from services.kubernetes.gang_jobs import GangJobs
 from services.kubernetes.resources import Resource
 from tests.simulation.federation.training import NAMESPACE
-from tests.simulation.kube import ApiServer, Wire
+from tests.simulation.kube import ApiServer
 from tests.simulation.launch import CLUSTER
 from tests.simulation.processes import Process
+from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
     from tests.simulation.federation.member import Member
