@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from events import jetstream, lease, object_store
 from events.cloudevents import FeedMessage
+from events.connection import Connection
 from events.consumer import PULL_BYTES
 from events.envelope import encode_header, header_of
 from events.feed import Feed
@@ -60,6 +62,21 @@ async def sent(server: EmbeddedServer, *frames: bytes) -> None:
         await writer.wait_closed()
 
 
+async def sent_into(stream: str, connection: Connection, server: EmbeddedServer, *frames: bytes) -> None:
+    """Returns when `stream` has a message for each. A server answers a PING when it has read what came before; it is
+    stored later, and who asked at once found fewer."""
+
+    async def stored() -> int:
+        return int(json.loads(await connection.ask(f"$JS.API.STREAM.INFO.{stream}"))["state"]["last_seq"])
+
+    async def are_there() -> bool:
+        return await stored() == before + len(frames)
+
+    before = await stored()
+    await sent(server, *frames)
+    await waited_for(are_there, f"{len(frames)} messages in {stream}")
+
+
 def published(subject: bytes, headers: bytes = b"") -> bytes:
     if headers:
         return b"HPUB %b %d %d\r\n%bx\r\n" % (subject, len(headers), len(headers) + 1, headers)
@@ -77,7 +94,8 @@ async def test_whatever_stands_in_a_log_is_read_and_so_is_what_comes_behind_it(
 ) -> None:
     """As it was: nats-py failed at it, and every reader began again there, for ever; none could start."""
     await append(log, "binder", 1, 0)
-    await sent(server, published(b"muster.%b.%b" % (cluster.encode(), word), headers))
+    frame = published(b"muster.%b.%b" % (cluster.encode(), word), headers)
+    await sent_into(log.stream, log.connection, server, frame)
     await append(log, "binder", 2, 1)
     commits = await collect(log.read())
     assert sequences(commits) == [1, 2, 3]
@@ -92,7 +110,8 @@ async def test_whatever_stands_in_a_log_is_read_and_so_is_what_comes_behind_it(
 async def test_whatever_stands_in_a_log_is_in_its_archive_and_in_what_is_made_of_that(
     server: EmbeddedServer, own_server: EmbeddedServer, log: JetStreamLog, cluster: str, tmp_path: Path
 ) -> None:
-    await sent(server, *(published(b"muster.%b.%b" % (cluster.encode(), word), headers) for word, headers in ODD))
+    frames = [published(b"muster.%b.%b" % (cluster.encode(), word), headers) for word, headers in ODD]
+    await sent_into(log.stream, log.connection, server, *frames)
     file = SqliteLog(tmp_path / "log.db", cluster, create=True)
     assert await copy(log, file) == len(ODD)
     other = await JetStreamLog.open(own_server.url, cluster)
@@ -130,8 +149,7 @@ async def test_what_no_client_can_send_keeps_its_place_in_what_is_made_of_an_arc
 async def test_an_answer_onto_a_subject_that_is_no_text_is_read(
     server: EmbeddedServer, log: JetStreamLog, cluster: str
 ) -> None:
-    await sent(server, answered(log.stream, b"muster.%b.\xff" % cluster.encode()))
-    await waited_for(log.end, "the answer to be in the log")
+    await sent_into(log.stream, log.connection, server, answered(log.stream, b"muster.%b.\xff" % cluster.encode()))
     assert [commit.subject for commit in await collect(log.read())] == [f"muster.{cluster}.\ufffd"]
 
 
@@ -184,12 +202,13 @@ async def test_a_snapshot_is_found_behind_what_somebody_else_said(server: Embedd
     await log.snapshots.put(kept, b"abc")
     name = base64.urlsafe_b64encode(f"{7:020}".encode())
     subject = b"$O.%b.M.%b" % (object_store.bucket(log.cluster).encode(), name)
-    await sent(server, answered(log.stream, subject), answered(log.stream, subject))
+    stream, said = object_store.stream(log.cluster), answered(log.stream, subject)
+    await sent_into(stream, log.connection, server, said, said)
     assert [one.sequence for one in await log.snapshots.listed()] == [7]
     assert await log.snapshots.get(kept) == b"abc"
     await log.snapshots.delete(kept)
     assert await log.snapshots.listed() == []
-    await sent(server, answered(log.stream, subject))
+    await sent_into(stream, log.connection, server, said)
     assert await log.snapshots.listed() == []
 
 
@@ -204,14 +223,14 @@ async def test_a_feed_goes_on_behind_what_somebody_else_said(
     feed = await Feed.open(server.url, log.cluster)
     said = answered(feed.stream, b"muster-feed.%b.X" % log.cluster.encode())
     assert await feed.position() is None
-    await sent(server, said)
+    await sent_into(feed.stream, log.connection, server, said)
     assert await feed.position() is None
     await feed.publish([message(number) for number in (1, 2)])
     subject = f"muster-feed.{log.cluster}.X"
     await feed.connection.publish(
         subject, b"{}", {"Nats-Msg-Id": "acb91cd2"}
     )  # as a reader has a commit of the log written
-    await sent(server, said, said, said)
+    await sent_into(feed.stream, log.connection, server, said, said, said)
     last = await feed.position()
     assert (last and last.id, feed.sequence) == (message(2).id, 7)
     assert "from 4 on somebody else publishes here" in caplog.text
@@ -269,12 +288,8 @@ async def test_an_answer_of_any_size_is_read(server: EmbeddedServer, log: JetStr
     )
     onto = b"muster.%b.nobody" % log.cluster.encode()
     create = b"PUB $JS.API.CONSUMER.CREATE.%b %b %d\r\n%b\r\n"
-    await sent(server, create % (feed.stream.encode(), onto, len(asked), asked))
-
-    async def is_there() -> bool:
-        return await log.end() == 2
-
-    await waited_for(is_there, "the answer in the log")
+    frame = create % (feed.stream.encode(), onto, len(asked), asked)
+    await sent_into(log.stream, log.connection, server, frame)
     await append(log, "binder", 2, 1)
     commits = await collect(log.read())
     assert sequences(commits) == [1, 2, 3]
@@ -289,7 +304,7 @@ async def test_a_snapshot_is_read_though_somebody_else_says_more_among_its_chunk
     await log.snapshots.put(kept, b"abc")
     (found,) = await log.snapshots._bucket.listed()
     subject = b"$O.%b.C.%b" % (object_store.bucket(log.cluster).encode(), found.nuid.encode())
-    await sent(server, answered(log.stream, subject))
+    await sent_into(object_store.stream(log.cluster), log.connection, server, answered(log.stream, subject))
     assert await log.snapshots.get(kept) == b"abc"
 
 
@@ -302,7 +317,8 @@ async def test_a_snapshot_is_listed_in_few_requests_among_very_many_messages_of_
     await log.snapshots.put(kept, b"abc")
     names = [b"x", *(base64.urlsafe_b64encode(f"{number:020}".encode()) for number in (7, *range(100, 200)))]
     said = [answered(log.stream, b"$O.%b.M.%b" % (bucket, name)) for name in names]
-    await sent(server, *said[:1] * 1_000, *said[1:2] * 1_000, *said[2:])
+    frames = [*said[:1] * 1_000, *said[1:2] * 1_000, *said[2:]]
+    await sent_into(object_store.stream(log.cluster), log.connection, server, *frames)
     asked: list[str] = []
     ask = log.connection.ask
 
