@@ -26,7 +26,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the start at which it is armed."""
     kind: str
     on: str = ""
-    """What it waits for: append, proposal or verdict (appends too), store; list, watch, get, bind, patch, evict, event.
+    """What it waits for: append, proposal or verdict (appends too), store; list, watch, get, bind, patch, evict, event,
+    version.
     Empty: it strikes at once."""
     slot: str = ""
     """Whose: ingest, planner.a, planner.b, binder, snapshot, retention; empty: anybody's."""
@@ -402,6 +403,18 @@ nothing is forgotten for long, and what somebody deletes by hand."""
 
 PARTED = (Draw(1, "servers parted", for_s=(0.5, 25.0)),)
 """And one of three servers that is cut off from the others: it answers for a while as if it led."""
+
+
+VERSION = ("version",)
+UPGRADED = (
+    Draw(4, "upgraded", for_s=(0.1, 12.0), what=("at once", "one by one")),
+    Draw(0.5, "lost", VERSION),
+    Draw(0.5, "slow", VERSION, for_s=(0.5, 12.0), times=2),
+    Draw(0.5, "refused", VERSION, codes=(403, 429, 503), times=3),
+    Draw(0.5, "misled", VERSION, codes=(1404, 1502), times=3),
+    Draw(0.5, "crash after", VERSION),
+)
+"""And an API server that is upgraded, and what it answers who asks for its version."""
 
 
 FEDERATOR = ("federator",)

@@ -16,6 +16,8 @@ from email.utils import format_datetime
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+from services.ingest.requests import MINOR
+from services.kubernetes import discovery
 from services.kubernetes.errors import Unreachable
 from services.kubernetes.share import TURNED_AWAY
 from services.kubernetes.transport import Answer
@@ -24,6 +26,7 @@ from services.simulator.api import Api
 from services.simulator.errors import ApiError
 from services.simulator.kubelet import Kubelet
 from services.simulator.selectors import predicate
+from services.simulator.server import VERSION
 from services.simulator.store import Change, Collection, Entry, Store, decode, encode
 from services.simulator.watches import Lists, View, _told, error_line
 from tests.simulation.answers import OF_A_PROXY, REASONS
@@ -31,6 +34,7 @@ from tests.simulation.clock import EPOCH_NS
 from tests.simulation.faults import Faults
 from tests.simulation.loop import START_S, VirtualLoop
 from tests.simulation.processes import Process
+from tests.simulation.upgrades import Servers
 
 TIMEOUT_S = 30.0
 """After this long without an answer Muster's client gives up a request."""
@@ -190,6 +194,8 @@ class ApiServer:
         once more, as in all histories before `NEWEST_FROM`."""
         self.dated = False
         """Whether answers bear its clock, as HTTP has it."""
+        self.servers: Servers | None = None
+        """As which it answers; None: as 1.36, whatever else fails."""
         self.turns_away = False
         """Whether a 429 is of its own words, of whoever asks for more than his share; else a webhook's."""
         self.up = True
@@ -206,6 +212,11 @@ class ApiServer:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(EPOCH_NS / 1e9 + self.loop.now_s - START_S + self.ahead_s, UTC)
+
+    @property
+    def minor(self) -> int:
+        """The y of its version 1.y."""
+        return MINOR if self.servers is None else self.servers.minor
 
     def _changed(self, collection: Collection, change: Change) -> None:
         node, before = change.new.object.get("spec", {}).get("nodeName"), change.old
@@ -284,7 +295,9 @@ class ApiServer:
         """A request takes effect; that its sender is dead or stopped by now is unknown here."""
         self.acting = process
         try:
-            if path.partition("?")[0] == "/apis":
+            if path == discovery.VERSION:
+                return Answer(200, encode(VERSION if self.servers is None else self.servers.tell()))
+            if path.partition("?")[0] == discovery.PATH:
                 return Answer(200, encode(resources.group_discovery(self.api.resources())))
             code = self.created if verb == "POST" else 200
             date = format_datetime(self._now(), usegmt=True) if self.dated else ""

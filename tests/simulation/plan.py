@@ -19,6 +19,7 @@ from tests.simulation import (
     releases,
     rollouts,
     unreadable,
+    upgrades,
     upstream,
     workload,
 )
@@ -47,6 +48,7 @@ from tests.simulation.planting import (
     PARTED_FROM,
     SET_BACK_FROM,
     UNDONE_FROM,
+    UPGRADED_FROM,
     WIDER_FROM,
 )
 from tests.simulation.swarm import Swarm
@@ -111,6 +113,7 @@ USERS = {koordinator: (2, 5), upstream: (2, 5), unreadable: (0, 3), kinds: (0, 2
     devices: (2, 5),
     releases: (1, 4),
     foretold: (0, 2),
+    upgrades: (2, 5),
 }
 """Those that later seeds have besides, and how many of their steps, at least and at most."""
 USERS_OF = {MIXED: USERS, DLRM: dlrm.USERS}
@@ -127,6 +130,7 @@ LATER: Later = {
     "leased": (LEASED_FROM, OF_LEASES, faulty.LEASED),
     "parted": (PARTED_FROM, OF_PARTED, faulty.PARTED),
     "set back again": (AGAIN_FROM, (0, 4), faulty.SET_BACK),
+    "upgraded": (UPGRADED_FROM, (0, 3), faulty.UPGRADED),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)

@@ -57,6 +57,8 @@ PARTED_FROM = 684_000
 """The first seed of those with a server of NATS' that is cut off from the other two (`parted`)."""
 AGAIN_FROM = 712_000
 """The first seed of those with a log that is set back again and again."""
+UPGRADED_FROM = 750_000
+"""The first seed of those with an API server that is upgraded (`upgrades`)."""
 
 
 class Plant(NamedTuple):

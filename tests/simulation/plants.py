@@ -8,6 +8,7 @@ from tests.simulation.feed_plants import FEED
 from tests.simulation.lease_plants import LEASES
 from tests.simulation.more_plants import MORE
 from tests.simulation.planting import Plant
+from tests.simulation.upgrade_plants import UPGRADES
 
 PLANTS: dict[str, Plant] = (
     {
@@ -389,5 +390,6 @@ PLANTS: dict[str, Plant] = (
     | MORE
     | FEED
     | LEASES
+    | UPGRADES
     | FEDERATION
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
+from services.ingest.requests import MINOR
 from tests.simulation.loop import DEAD, PROCESS, RUNNING, Handle
 
 
@@ -46,6 +47,8 @@ class Process:
         """Whether it cannot renew its lease."""
         self.names: tuple[str, ...] = ()
         """An ingest's: of the schedulers whose pods are candidates."""
+        self.minor = MINOR
+        """An ingest's: of the API server's versions that it has been told of the newest."""
         self.over = False
         """Whether it is dead or has ended."""
 

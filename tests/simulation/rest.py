@@ -82,7 +82,7 @@ def restless(world: World) -> str:
         return f"the log at {state.sequence}"
     reader = world.supervisor.leases.holders["ingest"]
     followed = [one for one in world.kube.watches if one.process is reader and one.has_told_all]
-    if len(followed) < sum(world.kube.serves(kind.resource.path) for kind in KINDS):
+    if reader.minor < world.kube.minor or len(followed) < sum(world.kube.serves(kind.resource.path) for kind in KINDS):
         return f"{reader} has not seen everything"
     for entry in world.kube.api.pods.entries.values():
         if _about_to_end(entry.object, world.kube.api):

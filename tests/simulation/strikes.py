@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from events import lease, subjects
 from services.simulator import errors
-from tests.simulation import absences, backups, set_back, turns
+from tests.simulation import absences, backups, set_back, turns, upgrades
 from tests.simulation.answers import GATEWAY_404
 from tests.simulation.faults import Fault
 from tests.simulation.kube import Watch
@@ -151,6 +151,7 @@ ONCE: dict[str, Callable[[World, Fault], object]] = {
     "join": lambda world, fault: world.supervisor.join(fault.what, fault.for_s),
     "unwelcome": lambda world, fault: world.kube.turn_away(fault.slot, fault.what, fault.code, fault.for_s),
     "API server restart": lambda world, fault: world.kube.restart(fault.for_s),
+    "upgraded": upgrades.strike,
     "etcd restored": backups.strike,
     "log set back": set_back.strike,
     "lease kept": _lease_kept,

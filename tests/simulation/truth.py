@@ -21,6 +21,7 @@ from services.ingest.decoding import KINDS
 from services.ingest.differ import Ingest
 from services.state.records import FINISHED
 from tests.simulation.told import Object
+from tests.simulation.upgrades import MINORS
 
 if TYPE_CHECKING:
     from services.simulator.store import Collection
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 UNITS = {"m": Fraction(1, 1000), "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 NAMES = {"cpu": ("cpu_milli", 1000), "memory": ("memory_bytes", 1), "ephemeral-storage": ("ephemeral_storage_bytes", 1)}
+OF_PODS = ("cpu_milli", "memory_bytes")
+"""What a pod as a whole asks for here."""
 HARD, SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -65,6 +68,7 @@ def differs(state: State, kube: ApiServer, names: tuple[str, ...]) -> str:
 
 def _read(kube: ApiServer, names: tuple[str, ...]) -> Ingest:
     core = Ingest(names)
+    core.count_by(kube.minor)
     read: set[str] = set()
     for kind in KINDS:
         if kind.name not in read and kube.serves(kind.resource.path):
@@ -99,16 +103,17 @@ def _misread(state: State, kube: ApiServer) -> Iterator[str]:
     for entry in api.pods.entries.values():
         pod = state.pods.get(entry.object["metadata"]["uid"])
         if pod is not None and pod.fact.candidate and pod.status not in FINISHED:
-            found, said = _asks(entry.object), _said(state.classes[pod.fact.scheduling_class].fact)
+            found, said = _asks(entry.object, kube.minor), _said(state.classes[pod.fact.scheduling_class].fact)
             if found != said:
                 yield f"pod {pod.fact.name} asks for {found}, in the log for {said}"
     for declared in state.pod_groups.values():
         yield from _misdeclared(declared, kube)
 
 
-def _asks(pod: Object) -> tuple[object, ...]:
+def _asks(pod: Object, minor: int) -> tuple[object, ...]:
     """What a pod asks of a node, by the few fields that users here write."""
-    spec, requests = pod["spec"], {"pods": 1, **_requests(pod)}
+    requested = _requests(pod) if minor < MINORS[-1] else _requests_by_sums(pod)
+    spec, requests = pod["spec"], {"pods": 1, **requested}
     nodes = spec.get("affinity", {}).get("nodeAffinity", {})
     hard, soft = nodes.get(HARD), nodes.get(SOFT, ())
     opened = [port for container in spec["containers"] for port in container.get("ports", ()) if "hostPort" in port]
@@ -155,6 +160,51 @@ def _counts(container: Object, status: Object, never: bool) -> Counter[str]:
         return asked
     has, given = _amounts(status["resources"].get("requests", {})), _amounts(status.get("allocatedResources", {}))
     return (Counter() if never else asked) | Counter(has) | Counter(given)
+
+
+def _requests_by_sums(pod: Object) -> dict[str, int]:
+    """As since 1.37: what all its containers ask for together, what is allocated to them, and what they have; and where
+    the kubelet says it of the pod, what is allocated to that, and what it has."""
+    spec, status = pod["spec"], pod["status"]
+    never = any(one.get("reason") == "Infeasible" for one in _resizes(pod))
+    said = {one["name"]: one for one in _listed(status, "initContainerStatuses") + _listed(status, "containerStatuses")}
+    sums = []
+    for view in (_asked, _allocated, _had):
+        running, sidecars, most = Counter[str](), Counter[str](), Counter[str]()
+        for container in spec["containers"]:
+            running.update(view(container, said.get(container["name"], {}), never))
+        for first in spec.get("initContainers", ()):
+            needs = view(first, said.get(first["name"], {}), never)
+            if first.get("restartPolicy") == "Always":
+                sidecars, running, needs = sidecars + needs, running + needs, Counter()
+            most |= sidecars + needs
+        sums.append(running | most)
+    if "resources" in status and "allocatedResources" in status:
+        sums[1:] = [Counter(_amounts(one)) for one in (status["allocatedResources"], status["resources"]["requests"])]
+    found = sums[0] | sums[1] | sums[2]
+    if "resources" in spec:
+        for name, amount in _counts(spec, status, never).items():
+            if name in OF_PODS:
+                found[name] = amount
+    return found + Counter(_amounts(spec.get("overhead", {})))
+
+
+def _listed(status: Object, field: str) -> list[Object]:
+    return list(status.get(field) or ())
+
+
+def _asked(container: Object, _: Object, never: bool) -> Counter[str]:
+    return Counter({} if never else _amounts(container.get("resources", {}).get("requests", {})))
+
+
+def _allocated(container: Object, status: Object, never: bool) -> Counter[str]:
+    told = status.get("allocatedResources")
+    return _asked(container, status, never) if told is None else Counter(_amounts(told))
+
+
+def _had(container: Object, status: Object, never: bool) -> Counter[str]:
+    told = status.get("resources")
+    return _allocated(container, status, never) if told is None else Counter(_amounts(told["requests"]))
 
 
 def _resizes(pod: Object) -> list[Object]:

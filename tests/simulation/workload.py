@@ -30,6 +30,7 @@ from tests.simulation import (
     rollouts,
     turnover,
     unreadable,
+    upgrades,
     upstream,
 )
 from tests.simulation.asks import ASKS, COMPARING, ODD, OF_GANGS, OPENING, PLAIN
@@ -98,7 +99,7 @@ WEIGHTS = {
 ELSEWHERE = (
     *(changes.STEPS, koordinator.STEPS, upstream.STEPS, unreadable.STEPS),
     *(kinds.STEPS, rollouts.STEPS, newcomers.STEPS, edits.STEPS, openings.STEPS, turnover.STEPS),
-    *(devices.STEPS, releases.STEPS, foretold.STEPS),
+    *(devices.STEPS, releases.STEPS, foretold.STEPS, upgrades.STEPS),
 )
 """Steps that are written elsewhere."""
 

@@ -29,14 +29,14 @@ from events.sqlite import SqliteLog
 from services.binder.service.rounds import AGAIN_S
 from services.kubernetes.errors import ApiError
 from services.writer import SteppedDown
-from tests.simulation import left, rest, strikes, turns, versions, workload
+from tests.simulation import left, rest, strikes, turns, upgrades, versions, workload
 from tests.simulation.broker import Broker
 from tests.simulation.clock import Clock
 from tests.simulation.cramped import cramped
 from tests.simulation.ending import Ending
 from tests.simulation.faults import EFFECTS, Fault, Faults
 from tests.simulation.feeds import Feeds
-from tests.simulation.kube import ApiServer
+from tests.simulation.kube import WATCH_LIFE_S, ApiServer
 from tests.simulation.launch import CLUSTER, WHERE_PURGED, Launch
 from tests.simulation.leases import Claims, Holding, Leases
 from tests.simulation.loop import START_S, Handle, VirtualLoop
@@ -102,6 +102,8 @@ class World(Ending):
         if plan.seed >= NEWEST_FROM:
             self.kube.created = 201
         self.kube.turns_away = plan.seed >= LATEST_FROM
+        if plan.seed >= upgrades.FROM:
+            self.kube.servers = upgrades.Servers(random.Random(f"{plan.seed}/versions"))
         self.witness.api = self.kube.api
         self._policies = random.Random(f"{plan.seed}/policies")
         self.workload = self.users(plan.workload)
@@ -369,6 +371,8 @@ class World(Ending):
     async def come_to_rest(self) -> None:
         """Waits for it, and checks what must hold then. Raises Violation."""
         within_s, cycles = self.rest_within_s + rest.kept_s(self.witness.state), self.witness.cycles
+        if self.kube.servers is not None:
+            within_s += WATCH_LIFE_S[1]  # before each that begins ingest asks what the server is
         until_s = self.loop.now_s + within_s
         revision = -1
         while self.loop.now_s < until_s and self.witness.cycles - cycles < self.cycles:
