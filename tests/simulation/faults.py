@@ -407,7 +407,7 @@ PARTED = (Draw(1, "servers parted", for_s=(0.5, 25.0)),)
 
 VERSION = ("version",)
 UPGRADED = (
-    Draw(4, "upgraded", for_s=(0.1, 12.0), what=("at once", "one by one")),
+    Draw(3, "upgraded", for_s=(0.1, 12.0), what=("at once", "one by one")),
     Draw(0.5, "lost", VERSION),
     Draw(0.5, "slow", VERSION, for_s=(0.5, 12.0), times=2),
     Draw(0.5, "refused", VERSION, codes=(403, 429, 503), times=3),

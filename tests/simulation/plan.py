@@ -130,7 +130,7 @@ LATER: Later = {
     "leased": (LEASED_FROM, OF_LEASES, faulty.LEASED),
     "parted": (PARTED_FROM, OF_PARTED, faulty.PARTED),
     "set back again": (AGAIN_FROM, (0, 4), faulty.SET_BACK),
-    "upgraded": (UPGRADED_FROM, (0, 3), faulty.UPGRADED),
+    "upgraded": (UPGRADED_FROM, (1, 4), faulty.UPGRADED),
 }
 """From which seed on there are faults of a table, and how many, at least and at most."""
 BEYOND = (1, 3)

@@ -27,6 +27,7 @@ from tests.simulation.faults import (
     NEWEST,
     PARTED,
     SET_BACK,
+    UPGRADED,
     WIDER,
     Draw,
 )
@@ -46,6 +47,7 @@ from tests.simulation.planting import (
     PARTED_FROM,
     SET_BACK_FROM,
     UNDONE_FROM,
+    UPGRADED_FROM,
 )
 from tests.simulation.runner import histories
 from tests.simulation.supervisor import SHARDS
@@ -53,10 +55,10 @@ from tests.simulation.supervisor import SHARDS
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK, FIRST = 25, 1
 SEEDS = (
-    *(AGAIN_FROM, PARTED_FROM, DENSE_FROM, LEASED_FROM, FED_FROM, SET_BACK_FROM),
+    *(UPGRADED_FROM, AGAIN_FROM, PARTED_FROM, DENSE_FROM, LEASED_FROM, FED_FROM, SET_BACK_FROM),
     *(BEYOND_FROM, FURTHER_FROM, LATEST_FROM, NEWEST_FROM),
     FIRST,
-    *range(versions.FROM, 1_125, BLOCK),
+    *range(versions.FROM, 1_100, BLOCK),
 )
 """The first of each block. Later seeds take twice as long, and CI runs thousands of them: one block of each kind. They
 come first, lest one process has the longest left when the others are done."""
@@ -77,6 +79,7 @@ STRUCK_FROM = {
     FED_FROM: _kinds(*APART, *FED),
     LEASED_FROM: _kinds(*LEASED),
     PARTED_FROM: _kinds(*PARTED),
+    UPGRADED_FROM: _kinds(*UPGRADED),
     FIRST: _kinds(*DRAWS),
 }
 """The first of a block → faults that its seeds draw, and those before them did not. Each strikes in that block: one that
