@@ -38,6 +38,8 @@ class ControlPlane:
         self.data = directory / "etcd" if durable else Path(tempfile.mkdtemp(prefix="muster-etcd-", dir=in_memory()))
         self.admin_token = secrets.token_urlsafe()
         self.etcd_port, self.peer_port, self.port = free_port(), free_port(), free_port()
+        self.programs = BIN
+        """Where those lie that are started from now on."""
         self.processes: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
@@ -190,8 +192,8 @@ class ControlPlane:
         return file
 
     def run(self, name: str, *flags: str) -> Process:
-        """Starts one of the built binaries; its predecessor of the same name must have ended."""
-        process = Process(name, [BIN / name, *flags], self.directory / f"{name}.log")
+        """Starts one of the `programs`; its predecessor of the same name must have ended."""
+        process = Process(name, [self.programs / name, *flags], self.directory / f"{name}.log")
         self.processes[name] = process
         return process
 

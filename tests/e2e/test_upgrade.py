@@ -1,0 +1,79 @@
+"""Kubernetes is upgraded under a Muster that runs: the same etcd, the same address, a newer kube-apiserver.
+
+Needs another version beside that of ``.build/bin``: ``python -m deploy.e2e.release 1.37.2`` builds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.e2e.api import MERGE, Api, path_of
+from deploy.e2e.build import BUILD
+from deploy.e2e.control_plane import ControlPlane
+from deploy.e2e.release import installed_minor, minor
+from deploy.e2e.workload import gangs, node, nodes, pod
+from services.ingest.requests import SUMS_SINCE
+from tests.e2e.cluster import Muster, install, until
+
+PREFIX = "kubernetes-"
+
+
+@pytest.fixture
+def newer() -> Path:
+    """Programs of a version that counts otherwise what pods request."""
+    built = sorted(BUILD.glob(f"{PREFIX}*"), key=lambda one: minor(one.name.removeprefix(PREFIX)))
+    if installed_minor() >= SUMS_SINCE or not built or minor(built[-1].name.removeprefix(PREFIX)) < (1, SUMS_SINCE):
+        pytest.skip("no version from 1.37 on is built beside an older one: `python -m deploy.e2e.release 1.37.2`")
+    return built[-1]
+
+
+@pytest.fixture
+def control_plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """One of this test's own: there is no way back."""
+    with ControlPlane(tmp_path / "control-plane") as plane:
+        yield plane
+
+
+@pytest.fixture
+async def api(newer: Path, control_plane: ControlPlane) -> AsyncIterator[Api]:
+    async with Api(control_plane.url, control_plane.admin_token, control_plane.certificate) as api:
+        await install(api)
+        yield api
+
+
+async def test_what_runs_is_counted_as_the_newer_server_counts(
+    newer: Path, control_plane: ControlPlane, api: Api, muster: Muster
+) -> None:
+    """A container that has more allocated than it asks for: since 1.37 that counts, used or not. No service is started
+    again, and gangs that wait while the server is away start behind that."""
+    await api.create(node("only", cpu="3"))
+    running = pod("running", scheduler="another", cpu="1", nodeName="only")
+    await api.create(running)
+    told = {"name": "main", "image": "", "imageID": "", "ready": True, "restartCount": 0}
+    status = {"phase": "Running", "containerStatuses": [told | {"allocatedResources": {"cpu": "2"}}]}
+    await api.call("PATCH", f"{path_of(running)}/status", {"status": status}, MERGE)
+    muster.start_all()
+    await api.create(pod("before", cpu="1500m"))
+    assert (await muster.until_bound(2))["before"] == "only"
+    await api.delete("/api/v1/namespaces/default/pods/before")
+    assert await muster.bound() == {"running": "only"}
+
+    control_plane.processes["kube-apiserver"].stop()
+    control_plane.programs = newer
+    control_plane.start_apiserver()
+    assert (await api.get("/version"))["minor"] == str(minor(newer.name.removeprefix(PREFIX))[1])
+    await api.create(pod("behind", cpu="1500m"))
+
+    async def refused() -> bool:
+        return "Insufficient cpu" in (await muster.condition("behind")).get("message", "")
+
+    await until(refused, "there is no room for it")
+    groups, pods = gangs(5, 4)
+    await api.create_all(nodes(20))
+    await api.create_all(groups)
+    await api.create_all(pods)
+    await muster.until_bound(len(pods) + 2)
+    await muster.check()
