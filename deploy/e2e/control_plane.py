@@ -40,6 +40,8 @@ class ControlPlane:
         self.etcd_port, self.peer_port, self.port = free_port(), free_port(), free_port()
         self.programs = BIN
         """Where those lie that are started from now on."""
+        self.health = "/readyz"
+        """What the apiserver has to answer when it is started."""
         self.processes: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
@@ -115,10 +117,8 @@ class ControlPlane:
             context = ssl.create_default_context(cafile=self.certificate)
         except (FileNotFoundError, ssl.SSLError):  # not there yet, or not written yet
             return False
-        return all(
-            answers(self.url + path, self.admin_token, context)
-            for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system")
-        )
+        made = ("/api/v1/namespaces/default", "/api/v1/namespaces/kube-system")
+        return all(answers(self.url + path, self.admin_token, context) for path in (self.health, *made))
 
     def start_controllers(self, *controllers: str, gates: Sequence[str] = ()) -> Process:
         """The kube-controller-manager with these controllers only, e.g. ``deployment-controller``; `gates` are open."""

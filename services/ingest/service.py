@@ -65,6 +65,10 @@ SILENT = (
 SET_BACK = "etcd was restored from a backup, or a server answers for another; what the list says counts"
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
+TRIES = 12
+"""How often a kind that a cluster may lack is listed at the start while the server answers with errors, in about half a
+minute. Then the others go on without it: what one kind has in etcd may not be readable any more, or its conversion
+webhook be away."""
 VERSION_S, VERSION_AGAIN_S = 10.0, 2.0
 """How long the server has to tell its version: at the start, where others may decide by what is counted; and before a
 watch of pods, which is not there meanwhile."""
@@ -179,9 +183,10 @@ class Reader:
 
     # --------------------------------------------------------------------------------------------------------- lists
 
-    async def _list(self, kind: Kind[Any], *, granted: bool = False) -> None:
-        """Observe everything of a kind; what the log knows and the list lacks was deleted. `granted`: once before."""
-        await _patiently(f"list {kind.resource.name}", granted=granted)(self._list_once, kind)
+    async def _list(self, kind: Kind[Any], *, granted: bool = False, tries: int = 0) -> None:
+        """Observe everything of a kind; what the log knows and the list lacks was deleted. `granted`: once before.
+        `tries`: raises the server's error after so many; 0: never."""
+        await _patiently(f"list {kind.resource.name}", granted=granted, tries=tries)(self._list_once, kind)
 
     async def _list_once(self, kind: Kind[Any]) -> None:
         listed: set[str] = set()
@@ -202,20 +207,22 @@ class Reader:
         """List a kind that the cluster may lack, in the best version that it has; None where it has none.
 
         What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone. Of who is
-        `running` all else was granted: whatever is answered about this kind, it is asked for again.
+        `running` all else was granted: whatever is answered about this kind, it is asked for again. Who starts does
+        without a kind that is not granted, or that the server fails at.
         """
         name = versions[0].name
         served = [kind for kind in versions if self._served.has(kind.resource)]
         for kind in served or (versions if self.core.knows(name) else ()):
             try:
-                await self._list(kind)
+                await self._list(kind, tries=0 if running else TRIES)
                 return kind
             except NotFound:
                 continue
-            except ApiError as error:
-                if not (running or isinstance(error, Forbidden)):
+            except (ApiError, Unreadable) as error:
+                if not (running or isinstance(error, Forbidden) or _is_failing(error)):
                     raise
-                logger.warning("%s: gangs declared there wait until it is granted", error)
+                until = "answered" if _is_failing(error) else "granted"
+                logger.warning("%s: gangs declared there wait until it is %s", error, until)
                 return None
         self._tell_unread(versions)
         await self._vanished(versions)
@@ -366,13 +373,29 @@ def _pause_s(attempt: int) -> float:
     return _growing(state)
 
 
-def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
+def _is_failing(error: BaseException | None) -> bool:
+    """Whether the server answers, and cannot do what it is asked for, or not so that it can be read."""
+    return isinstance(error, Unreadable) or (isinstance(error, ApiError) and error.code >= 500)
+
+
+def _error_of(state: RetryCallState) -> BaseException | None:
+    return None if state.outcome is None else state.outcome.exception()
+
+
+def _patiently(request: str, *, granted: bool = False, tries: int = 0) -> AsyncRetrying:
     """Repeats a request as long as that may help: the API server may be gone for minutes.
 
     401, 403, 404 and a missing token are raised, as people must mend them. Of a request that was `granted` before only a
     404 is raised: an API server that restarts refuses everybody until it has read its roles, and a proxy in front of it
-    may answer anything.
+    may answer anything. What the server fails at so many `tries` in a row is raised, if that is not 0: not that it is
+    away.
     """
+    in_a_row = 0
+
+    def fails_again(state: RetryCallState) -> bool:
+        nonlocal in_a_row
+        in_a_row = in_a_row + 1 if _is_failing(_error_of(state)) else 0
+        return in_a_row == tries > 0
 
     def worth_repeating(error: BaseException) -> bool:
         if isinstance(error, Expired):
@@ -384,11 +407,11 @@ def _patiently(request: str, *, granted: bool = False) -> AsyncRetrying:
         return isinstance(error, Unreadable) or (isinstance(error, ApiError) and error.retryable)
 
     def warn(state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        logger.warning("%s: attempt %d: %s", request, state.attempt_number, error)
+        logger.warning("%s: attempt %d: %s", request, state.attempt_number, _error_of(state))
 
     return AsyncRetrying(
         retry=retry_if_exception(worth_repeating),
+        stop=fails_again,
         wait=heeding(_growing),
         before_sleep=warn,
         reraise=True,

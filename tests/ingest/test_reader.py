@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.json import encode
+from tenacity import wait_none
 
 import events as ev
 from events import PodObserved, envelope
@@ -17,6 +18,7 @@ from events.memory import MemoryLog
 from services.ingest import service
 from services.ingest.decoding import NODE, OFFERED, POD, WORKLOAD, Unreadable
 from services.ingest.differ import Ingest
+from services.ingest.service import TRIES
 from services.kubernetes.discovery import Served
 from services.kubernetes.errors import ApiError, Expired, Forbidden, NotFound, Unauthorized, Unreachable
 from services.writer import Gather, Writer
@@ -260,6 +262,37 @@ async def test_at_the_start_only_what_people_must_grant_is_done_without(
     else:
         assert await reader._list_offered(versions, running=running) is None
         assert "gangs declared there wait until it is granted" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [ApiError("list podgroups", 500, "StorageReadError", "corrupt object"), Unreadable("list podgroups: b'x'")]
+)
+async def test_at_the_start_a_kind_that_the_server_fails_at_is_done_without(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not at once, and never one that is not answered: then the server is away."""
+    monkeypatch.setattr(service, "_growing", wait_none())
+    always_away = False
+    away, asked = Unreachable("list podgroups", "TimeoutError", "30 s", sent=True), 0
+
+    class Failing:
+        async def pages(self, *_: object) -> AsyncIterator[bytes]:
+            nonlocal asked
+            asked += 1
+            raise away if asked == TRIES or always_away else error
+            yield b""
+
+    reader = reading(Failing())
+    versions = OFFERED[0]
+    reader._served = Served({kind.resource.api_version: frozenset({kind.resource.plural}) for kind in versions})
+    assert await reader._list_offered(versions) is None
+    assert asked == 2 * TRIES
+    assert f"{error}: gangs declared there wait until it is answered" in caplog.text
+    always_away = True
+    listing = asyncio.create_task(reader._list_offered(versions))
+    await until(lambda: asked > 5 * TRIES, "another try")
+    assert not listing.done()
+    listing.cancel()
 
 
 async def test_a_list_whose_continuation_got_too_old_is_asked_for_anew() -> None:
