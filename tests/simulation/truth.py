@@ -135,16 +135,16 @@ def _asks(pod: Object, minor: int) -> tuple[object, ...]:
 def _requests(pod: Object) -> dict[str, int]:
     """What its containers ask for together while they run, or while one of those that come first does; what the pod says
     of itself as a whole goes before that."""
-    spec, running = pod["spec"], Counter[str]()
-    status = {one["name"]: one for one in pod["status"].get("containerStatuses", ())}
+    spec, said, running = pod["spec"], _statuses(pod), Counter[str]()
     never = any(one.get("reason") == "Infeasible" for one in _resizes(pod))
     for container in spec["containers"]:
-        running.update(_counts(container, status.get(container["name"], {}), never))
+        running.update(_counts(container, said.get(container["name"], {}), never))
     sidecars, most = Counter[str](), Counter[str]()
     for first in spec.get("initContainers", ()):
         asked = Counter(_amounts(first.get("resources", {}).get("requests", {})))
         if first.get("restartPolicy") == "Always":
-            sidecars, running, asked = sidecars + asked, running + asked, Counter()
+            stays = _counts(first, said.get(first["name"], {}), never)
+            sidecars, running, asked = sidecars + stays, running + stays, Counter()
         most |= sidecars + asked
     asked_as_a_whole = spec.get("resources", {}).get("requests", {})
     counted = _counts(spec, pod["status"], never)
@@ -167,7 +167,7 @@ def _requests_by_sums(pod: Object) -> dict[str, int]:
     the kubelet says it of the pod, what is allocated to that, and what it has."""
     spec, status = pod["spec"], pod["status"]
     never = any(one.get("reason") == "Infeasible" for one in _resizes(pod))
-    said = {one["name"]: one for one in _listed(status, "initContainerStatuses") + _listed(status, "containerStatuses")}
+    said = _statuses(pod)
     sums = []
     for view in (_asked, _allocated, _had):
         running, sidecars, most = Counter[str](), Counter[str](), Counter[str]()
@@ -189,8 +189,10 @@ def _requests_by_sums(pod: Object) -> dict[str, int]:
     return found + Counter(_amounts(spec.get("overhead", {})))
 
 
-def _listed(status: Object, field: str) -> list[Object]:
-    return list(status.get(field) or ())
+def _statuses(pod: Object) -> dict[str, Object]:
+    """Of containers, by name."""
+    fields = ("initContainerStatuses", "containerStatuses")
+    return {one["name"]: one for field in fields for one in pod["status"].get(field) or ()}
 
 
 def _asked(container: Object, _: Object, never: bool) -> Counter[str]:
