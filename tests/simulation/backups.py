@@ -110,7 +110,7 @@ def _restored(world: World, backup: Backup, what: str) -> None:
     loop.after(soon_s, _again, world, "binder")
     if not raised or _heard_of_by_the_binder_alone(world.witness.state):
         world.witness.lives.to_be_listed = True
-        loop.after(behind_s, _behind, world, world.witness.state.holders.get("binder", ""))
+        loop.after(behind_s, _behind, world, _binder(world.witness.state))
 
 
 def _heard_of_by_the_binder_alone(state: State) -> bool:
@@ -119,10 +119,15 @@ def _heard_of_by_the_binder_alone(state: State) -> bool:
     return bool(state.permitted or state.marks) or any(pod.node != pod.observed_node for pod in state.pods.values())
 
 
-def _behind(world: World, before: str) -> None:
-    """Once another binder has its subject: what the one `before` heard is in the log by then, or never will be. Also in a
-    log that was set back meanwhile, and with it how many there were."""
-    if world.witness.state.holders.get("binder", "") == before:
+def _binder(state: State) -> int:
+    """Which process the log says is binder: those that are started later have higher numbers."""
+    return int(state.holders.get("binder", "binder-0").rpartition("-")[2])
+
+
+def _behind(world: World, before: int) -> None:
+    """Once a later binder has its subject: what the one `before` heard is in the log by then, or never will be. A log
+    that was set back meanwhile may say that an earlier one has it."""
+    if _binder(world.witness.state) <= before:
         world.loop.after(LOOK_S, _behind, world, before)
     else:
         world.witness.lives.to_be_listed = False
