@@ -66,9 +66,9 @@ SET_BACK = "etcd was restored from a backup, or a server answers for another; wh
 DISCOVERY_S = 15.0
 """How often it is asked which kinds the cluster has."""
 TRIES = 12
-"""How often a kind that a cluster may lack is listed at the start while the server answers with errors, in about half a
-minute. Then the others go on without it: what one kind has in etcd may not be readable any more, or its conversion
-webhook be away."""
+"""How often a kind that a cluster may lack is listed at the start while the server answers with errors: within a minute.
+Then the others go on without it: what one kind has in etcd may not be readable any more, or its conversion webhook be
+away."""
 VERSION_S, VERSION_AGAIN_S = 10.0, 2.0
 """How long the server has to tell its version: at the start, where others may decide by what is counted; and before a
 watch of pods, which is not there meanwhile."""
@@ -127,23 +127,27 @@ class Reader:
         """Of each kind that is not there in a version that is read, by name, those in which it is, as was told last."""
         self._uncounted = ""
         """Why the server's version is not known, as was told last."""
+        self._failing: list[Sequence[Kind[Any]]] = []
+        """The kinds that the start does without, as the server failed at them."""
 
     async def run(self) -> None:
         """List, sync, watch; for ever. Raises ApiError where repeating is of no use.
 
-        What is named is listed before what names it: else it would be written without, and then again.
+        What is named is listed before what names it: else it would be written without, and then again. What the server
+        failed at is listed once more behind all else: it may have failed at everything until then.
         """
         await _patiently("discover")(self._discover)
         await self._count_anew(VERSION_S)
         listed: dict[str, Kind[Any] | None] = {}
 
-        async def offered(versions: Sequence[Kind[Any]]) -> None:
-            listed[versions[0].name] = await self._list_offered(versions)
+        async def offered(versions: Sequence[Kind[Any]], tries: int = TRIES) -> None:
+            listed[versions[0].name] = await self._list_offered(versions, tries)
 
         workloads = next(versions for versions in OFFERED if WORKLOAD in versions)
         await _together([self._list(PRIORITY_CLASS), offered(workloads)])
         groups = [offered(versions) for versions in OFFERED if versions is not workloads]
         await _together([self._list(NODE), self._list(POD), *groups])
+        await _together([offered(versions, tries=1) for versions in self._failing])
         self._synced()
         following = [self._follow_offered(versions, listed[versions[0].name]) for versions in OFFERED]
         always = [self._follow(NODE), self._follow(PRIORITY_CLASS), self._follow(POD)]
@@ -203,25 +207,28 @@ class Reader:
         self._versions[kind.name] = version
         self._errors[kind.name] = 0
 
-    async def _list_offered(self, versions: Sequence[Kind[Any]], *, running: bool = False) -> Kind[Any] | None:
+    async def _list_offered(self, versions: Sequence[Kind[Any]], tries: int = 0) -> Kind[Any] | None:
         """List a kind that the cluster may lack, in the best version that it has; None where it has none.
 
-        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone. Of who is
-        `running` all else was granted: whatever is answered about this kind, it is asked for again. Who starts does
-        without a kind that is not granted, or that the server fails at.
+        What the log knows of is asked for even if the server does not name it: only a 404 says that it is gone. Who
+        starts does without a kind that is not granted, or that the server fails at in so many `tries`. Of who runs (0)
+        all else was granted: whatever is answered about this kind, it is asked for again.
         """
         name = versions[0].name
         served = [kind for kind in versions if self._served.has(kind.resource)]
         for kind in served or (versions if self.core.knows(name) else ()):
             try:
-                await self._list(kind, tries=0 if running else TRIES)
+                await self._list(kind, tries=tries)
                 return kind
             except NotFound:
                 continue
             except (ApiError, Unreadable) as error:
-                if not (running or isinstance(error, Forbidden) or _is_failing(error)):
+                failing = _is_failing(error)
+                if tries and not (failing or isinstance(error, Forbidden)):
                     raise
-                until = "answered" if _is_failing(error) else "granted"
+                if failing:
+                    self._failing.append(versions)
+                until = "answered" if failing else "granted"
                 logger.warning("%s: gangs declared there wait until it is %s", error, until)
                 return None
         self._tell_unread(versions)
@@ -297,7 +304,7 @@ class Reader:
                     logger.info("gone", extra={"kind": name, "because": str(error)})
                     await self._vanished(versions)
             await self._asked.wait()
-            kind = await self._list_offered(versions, running=True)
+            kind = await self._list_offered(versions)
             if kind is not None:
                 logger.info("there", extra={"kind": name, "api_version": kind.resource.api_version})
 

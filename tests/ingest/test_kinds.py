@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 from tenacity import wait_fixed
 
 from events import (
+    ClusterSynced,
     PodGroupDeleted,
     PodGroupObserved,
 )
@@ -14,6 +17,9 @@ from events.log import EventLog
 from events.memory import MemoryLog
 from services.ingest import service
 from services.kubernetes import discovery
+from services.kubernetes.client import Client
+from services.kubernetes.errors import ApiError
+from services.kubernetes.resources import Resource
 from services.simulator.cluster import SimulatedCluster
 from services.simulator.resources import pod_groups_crd
 from tests.ingest.running import ingesting
@@ -99,6 +105,29 @@ async def test_a_kind_that_is_not_granted_or_that_the_server_fails_at_costs_its_
         await until(lambda: forbidding.hits > 2, "another try")
         cluster.faults.lift()
         await running.says(lambda: running.seen(PodGroupObserved), "the PodGroup, once it is there")
+
+
+async def test_what_the_server_failed_at_is_listed_once_more_before_others_decide(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have failed at everything for that long, as while its etcd was away."""
+    monkeypatch.setattr(service, "_growing", wait_fixed(0.01))
+    cluster.create(pod_group("g", 2))
+    pages, asked = Client.pages, 0
+
+    async def failing(client: Client, resource: Resource) -> AsyncIterator[bytes]:
+        nonlocal asked
+        asked += resource.plural == "podgroups"
+        if resource.plural == "podgroups" and asked <= service.TRIES:
+            raise ApiError(f"list {resource.name}", 500, "InternalError", "etcdserver: no leader")
+        async for page in pages(client, resource):
+            yield page
+
+    monkeypatch.setattr(Client, "pages", failing)
+    async with ingesting(MemoryLog("test"), cluster) as running:
+        await running.synced()
+        kinds = [type(event) for event in running.events]
+        assert kinds.index(PodGroupObserved) < kinds.index(ClusterSynced)
 
 
 @pytest.mark.parametrize("status", [401, 407])

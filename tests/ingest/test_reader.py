@@ -258,9 +258,9 @@ async def test_at_the_start_only_what_people_must_grant_is_done_without(
     reader._served = Served({kind.resource.api_version: frozenset({kind.resource.plural}) for kind in versions})
     if ends:
         with pytest.raises(error):
-            await reader._list_offered(versions, running=running)
+            await reader._list_offered(versions, 0 if running else 1)
     else:
-        assert await reader._list_offered(versions, running=running) is None
+        assert await reader._list_offered(versions, 0 if running else 1) is None
         assert "gangs declared there wait until it is granted" in caplog.text
 
 
@@ -285,11 +285,11 @@ async def test_at_the_start_a_kind_that_the_server_fails_at_is_done_without(
     reader = reading(Failing())
     versions = OFFERED[0]
     reader._served = Served({kind.resource.api_version: frozenset({kind.resource.plural}) for kind in versions})
-    assert await reader._list_offered(versions) is None
+    assert await reader._list_offered(versions, TRIES) is None
     assert asked == 2 * TRIES
     assert f"{error}: gangs declared there wait until it is answered" in caplog.text
     always_away = True
-    listing = asyncio.create_task(reader._list_offered(versions))
+    listing = asyncio.create_task(reader._list_offered(versions, TRIES))
     await until(lambda: asked > 5 * TRIES, "another try")
     assert not listing.done()
     listing.cancel()
