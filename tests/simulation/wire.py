@@ -45,6 +45,8 @@ class Wire(Transport):
 
     def asked(self, verb: str, path: str) -> tuple[str, str]:
         """How faults name a request (list, get, bind, evict, patch, event, version), and the object's name."""
+        if path == discovery.VERSION:
+            return "version", ""
         path, _, query = path.partition("?")
         parts = path.split("/")
         match verb, parts[-1]:
@@ -54,8 +56,6 @@ class Wire(Transport):
                 return "evict", parts[-2]
             case "PATCH", "status":
                 return "patch", parts[-2]
-            case "GET", "version":
-                return "version", ""
             case "GET", name:
                 return ("list", "") if query else ("get", name)
         return "event", ""
