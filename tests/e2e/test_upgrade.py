@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.e2e.api import MERGE, Api, path_of
+from deploy.e2e.api import Api
 from deploy.e2e.build import BUILD
 from deploy.e2e.control_plane import ControlPlane
 from deploy.e2e.native_gangs import BY_MINOR
 from deploy.e2e.release import installed_minor, minor
-from deploy.e2e.workload import gangs, node, nodes, pod
+from deploy.e2e.workload import gangs, nodes, pod
 from services.ingest.requests import SUMS_SINCE
 from tests.e2e.cluster import Muster, install, until
+from tests.e2e.test_pod_requests import run_with_more
 
 PREFIX = "kubernetes-"
 
@@ -62,12 +63,7 @@ async def test_what_runs_is_counted_as_the_newer_server_counts(
 ) -> None:
     """A container that has more allocated than it asks for: since 1.37 that counts, used or not. No service is started
     again, and gangs that wait while the server is away start behind that."""
-    await api.create(node("only", cpu="3"))
-    running = pod("running", scheduler="another", cpu="1", nodeName="only")
-    await api.create(running)
-    told = {"name": "main", "image": "", "imageID": "", "ready": True, "restartCount": 0}
-    status = {"phase": "Running", "containerStatuses": [told | {"allocatedResources": {"cpu": "2"}}]}
-    await api.call("PATCH", f"{path_of(running)}/status", {"status": status}, MERGE)
+    await run_with_more(api)
     muster.start_all()
     await api.create(pod("before", cpu="1500m"))
     assert (await muster.until_bound(2))["before"] == "only"
