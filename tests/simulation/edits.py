@@ -220,13 +220,13 @@ def _kubelet_says(
     has: dict[str, str],
     pending: str = "",
 ) -> None:
-    entry = workload.api.pods.entries.get(key)
-    if entry is None or uid_of(entry.object) != uid or entry.object["status"]["phase"] != "Running":
+    pod = workload.running(key, uid)
+    if pod is None:
         return
-    others = [one for one in entry.object["status"].get("conditions", ()) if one["type"] != "PodResizePending"]
+    others = [one for one in pod["status"].get("conditions", ()) if one["type"] != "PodResizePending"]
     waits: list[Any] = [{"type": "PodResizePending", "status": "True", "reason": pending}] if pending else []
     said = {"name": "c", "resources": {"requests": has}, "allocatedResources": allocated}
-    statuses = [one | said for one in entry.object["status"].get("containerStatuses", ())]
+    statuses = [one | said for one in pod["status"].get("containerStatuses", ())]
     status = {"containerStatuses": statuses, "conditions": [*others, *waits]}
     workload.patch(workload.api.pods, *key, {"status": status}, "status")
 

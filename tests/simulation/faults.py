@@ -27,8 +27,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     on: str = ""
     """What it waits for: append, proposal or verdict (appends too), store; list, watch, get, bind, patch, evict, event,
-    version.
-    Empty: it strikes at once."""
+    version. Empty: it strikes at once."""
     slot: str = ""
     """Whose: ingest, planner.a, planner.b, binder, snapshot, retention; empty: anybody's."""
     for_s: float = 0.0

@@ -101,8 +101,7 @@ def given(workload: Workload) -> None:
 
 
 def _kubelet_says(workload: Workload, key: tuple[str, str], uid: str, has: Object, allocated: Object) -> None:
-    entry = workload.api.pods.entries.get(key)
-    if entry is not None and uid_of(entry.object) == uid and entry.object["status"]["phase"] == "Running":
+    if workload.running(key, uid) is not None:
         status = {"resources": {"requests": has}, "allocatedResources": allocated}
         workload.patch(workload.api.pods, *key, {"status": status}, "status")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -135,21 +135,13 @@ def _asks(pod: Object, minor: int) -> tuple[object, ...]:
 def _requests(pod: Object) -> dict[str, int]:
     """What its containers ask for together while they run, or while one of those that come first does; what the pod says
     of itself as a whole goes before that."""
-    spec, said, running = pod["spec"], _statuses(pod), Counter[str]()
+    spec, said = pod["spec"], _statuses(pod)
     never = any(one.get("reason") == "Infeasible" for one in _resizes(pod))
-    for container in spec["containers"]:
-        running.update(_counts(container, said.get(container["name"], {}), never))
-    sidecars, most = Counter[str](), Counter[str]()
-    for first in spec.get("initContainers", ()):
-        asked = Counter(_amounts(first.get("resources", {}).get("requests", {})))
-        if first.get("restartPolicy") == "Always":
-            stays = _counts(first, said.get(first["name"], {}), never)
-            sidecars, running, asked = sidecars + stays, running + stays, Counter()
-        most |= sidecars + asked
+    summed = _summed(spec, lambda one, stays: _counts(one, said.get(one["name"], {}) if stays else {}, never))
     asked_as_a_whole = spec.get("resources", {}).get("requests", {})
     counted = _counts(spec, pod["status"], never)
     whole = {name: counted[name] for name in _amounts(asked_as_a_whole)}
-    return Counter({**(running | most), **whole}) + Counter(_amounts(spec.get("overhead", {})))
+    return Counter({**summed, **whole}) + Counter(_amounts(spec.get("overhead", {})))
 
 
 def _counts(container: Object, status: Object, never: bool) -> Counter[str]:
@@ -168,17 +160,10 @@ def _requests_by_sums(pod: Object) -> dict[str, int]:
     spec, status = pod["spec"], pod["status"]
     never = any(one.get("reason") == "Infeasible" for one in _resizes(pod))
     said = _statuses(pod)
-    sums = []
-    for view in (_asked, _allocated, _had):
-        running, sidecars, most = Counter[str](), Counter[str](), Counter[str]()
-        for container in spec["containers"]:
-            running.update(view(container, said.get(container["name"], {}), never))
-        for first in spec.get("initContainers", ()):
-            needs = view(first, said.get(first["name"], {}), never)
-            if first.get("restartPolicy") == "Always":
-                sidecars, running, needs = sidecars + needs, running + needs, Counter()
-            most |= sidecars + needs
-        sums.append(running | most)
+    sums = [
+        _summed(spec, lambda one, _, view=view: view(one, said.get(one["name"], {}), never))
+        for view in (_asked, _allocated, _had)
+    ]
     if "resources" in status and "allocatedResources" in status:
         sums[1:] = [Counter(_amounts(one)) for one in (status["allocatedResources"], status["resources"]["requests"])]
     found = sums[0] | sums[1] | sums[2]
@@ -187,6 +172,20 @@ def _requests_by_sums(pod: Object) -> dict[str, int]:
             if name in OF_PODS:
                 found[name] = amount
     return found + Counter(_amounts(spec.get("overhead", {})))
+
+
+def _summed(spec: Object, counts: Callable[[Object, bool], Counter[str]]) -> Counter[str]:
+    """What runs together, or is needed before. `counts`: of a container, and whether it stays."""
+    running, sidecars, most = Counter[str](), Counter[str](), Counter[str]()
+    for container in spec["containers"]:
+        running.update(counts(container, True))
+    for first in spec.get("initContainers", ()):
+        stays = first.get("restartPolicy") == "Always"
+        needs = counts(first, stays)
+        if stays:
+            sidecars, running, needs = sidecars + needs, running + needs, Counter()
+        most |= sidecars + needs
+    return running | most
 
 
 def _statuses(pod: Object) -> dict[str, Object]:

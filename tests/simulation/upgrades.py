@@ -117,11 +117,11 @@ def _said(rnd: random.Random) -> Object:
 
 
 def _kubelet_says(workload: Workload, key: tuple[str, str], uid: str, status: Object) -> None:
-    entry = workload.api.pods.entries.get(key)
-    if entry is None or uid_of(entry.object) != uid or not _runs(entry.object):
+    pod = workload.running(key, uid)
+    if pod is None:
         return
     if "conditions" in status:
-        others = [one for one in entry.object["status"].get("conditions") or () if one["type"] != "PodResizePending"]
+        others = [one for one in pod["status"].get("conditions") or () if one["type"] != "PodResizePending"]
         status = {**status, "conditions": [*others, *status["conditions"]]}
     workload.patch(workload.api.pods, *key, {"status": status}, "status")
 

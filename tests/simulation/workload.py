@@ -456,6 +456,13 @@ class Workload:
         found = [entry.object for entry in self._here() if fits(entry.object)]
         return self.random.choice(found) if found else None
 
+    def running(self, key: tuple[str, str], uid: str) -> Object | None:
+        """The pod, if it is still that one, and runs."""
+        entry = self.api.pods.entries.get(key)
+        if entry is None or uid_of(entry.object) != uid or entry.object["status"]["phase"] != "Running":
+            return None
+        return entry.object
+
     def pods(self) -> list[Object]:
         """Those in this namespace."""
         return [entry.object for entry in self._here()]
